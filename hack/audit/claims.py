@@ -1,6 +1,6 @@
 """Rules about PersistentVolumeClaims and ResourceClaims: copies have a source, and nothing to use against others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hack.audit import keys
@@ -22,15 +22,28 @@ _SET_ON_BOTH_SIDES = (
 
 def claims(world: World) -> Iterator[Finding]:
     """A copy of a claim has a source in the tenant, only harmless fields, and nothing else of the tenant's metadata."""
+    return _findings(world, CLAIMS, _differences)
+
+
+def _findings(
+    world: World, plural: str, differences: Callable[[Json | None, Json], Iterator[tuple[str, str, Any, Any]]]
+) -> Iterator[Finding]:
+    """Yield the findings about copies of one kind.
+
+    Args:
+        world: all clusters.
+        plural: the kind.
+        differences: yields (rule, field, expected, actual) of a copy and its source, which may be missing.
+    """
     for tenant, _, super_id, _, line in world.placed():
         there = super_namespace(tenant.key, line.namespace)
-        for copy in world.supers[super_id].within(CLAIMS, there):
+        for copy in world.supers[super_id].within(plural, there):
             if keys.CLUSTER not in annotations(copy):
                 continue
             name = place(copy)[1]
-            source = tenant.cluster.get(CLAIMS, line.namespace, name)
-            for rule, *difference in _differences(source, copy):
-                yield Finding(rule, tenant.key, super_id, CLAIMS, there, name, *difference)
+            source = tenant.cluster.get(plural, line.namespace, name)
+            for rule, *difference in differences(source, copy):
+                yield Finding(rule, tenant.key, super_id, plural, there, name, *difference)
 
 
 def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:
@@ -72,15 +85,7 @@ _OF_AN_ALLOCATION = ("driver", "pool", "device", "nodeSelector")
 
 def device_claims(world: World) -> Iterator[Finding]:
     """A copy of a ResourceClaim has a source with the same spec, without commands; the source tells nothing of devices."""
-    for tenant, _, super_id, _, line in world.placed():
-        there = super_namespace(tenant.key, line.namespace)
-        for copy in world.supers[super_id].within(DEVICES, there):
-            if keys.CLUSTER not in annotations(copy):
-                continue
-            name = place(copy)[1]
-            source = tenant.cluster.get(DEVICES, line.namespace, name)
-            for rule, *difference in _device_differences(source, copy):
-                yield Finding(rule, tenant.key, super_id, DEVICES, there, name, *difference)
+    return _findings(world, DEVICES, _device_differences)
 
 
 def _device_differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:

@@ -56,7 +56,7 @@ def _walk(name: str, purpose: str, tier: Tier, environment: Mapping[str, str]) -
 
 SUITES = (
     Suite("unit", "all unit tests", "test", ("tests/unit",), real=False),
-    Suite("core", "the promises of README.md, one walk each", "test", ("tests/real",), CORE_TESTS),
+    Suite("core", "the promises of README.md, one walk each", "test", ("tests/real",), CORE_TESTS, programs=("helm",)),
     _walk("walk-embedded", "the walk-through with embedded tenants", "gate", EMBEDDED),
     _walk("walk-hollow", "the walk-through without any program of Kubernetes but kubectl", "gate", HOLLOW),
     Suite("parity", "equal answers of kube-apiserver and the embedded one", "gate", command=("hack.parity",)),

@@ -68,13 +68,14 @@ def _endpoints_go(endpoints: Json, tenant: Tenant) -> bool:
 
 
 def _endpoint_slice_goes(found: Json, tenant: Tenant) -> bool:
-    """Return whether an EndpointSlice is synced: no controller has written it, and its Service has no selector."""
+    """Return whether an EndpointSlice is synced: no controller has written it, and its Service exists without a selector."""
     name = labels(found).get(convert.SERVICE_NAME, "")
     namespace, _ = place(found)
     service = tenant.cluster.get("services", namespace, name)
-    selected = service is not None and bool((service.get("spec") or {}).get("selector"))
+    if service is None or not _service_goes(service, tenant):
+        return False
     written = labels(found).get(convert.MANAGED_BY, "").endswith("-controller.k8s.io")
-    return bool(name) and (namespace, name) != ("default", "kubernetes") and not (selected or written)
+    return not written and not (service.get("spec") or {}).get("selector")
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,20 @@ def test_a_selector_of_the_service_takes_the_slice_away_and_an_event_says_why(sp
     eventually(lambda: below(space) == [["192.0.2.7"]] * 2)
 
 
+def test_a_slice_leaves_with_its_service_and_comes_back_with_it(space: Space) -> None:
+    space.apply(service(), endpoint_slice("192.0.2.7"))
+    eventually(lambda: below(space) == [["192.0.2.7"]] * 2)
+    space.kubectl("delete", "service", "db")
+    eventually(lambda: below(space) == [None, None])
+    assert space.kubectl("get", "endpointslice", "db-1", "-o", "name")
+    space.apply(service(selector={"app": "db"}))
+    eventually(lambda: space.events("db-1", "PolicyRefused"))
+    assert below(space) == [None, None]
+    space.kubectl("delete", "service", "db")
+    space.apply(service())
+    eventually(lambda: below(space) == [["192.0.2.7"]] * 2)
+
+
 def test_a_slice_of_a_controller_is_not_copied(space: Space) -> None:
     space.apply(service(), endpoint_slice("192.0.2.7"))
     eventually(lambda: below(space) == [["192.0.2.7"]] * 2)

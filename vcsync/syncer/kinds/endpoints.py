@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from msgspec import Struct
-
 from vcsync.api import names
 from vcsync.kube.resources import ENDPOINTS, SERVICES
-from vcsync.objects.envelope import Envelope, decode, encode, untyped
+from vcsync.objects.envelope import Envelope, encode, untyped
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Create,
-    Delete,
     Kind,
     Parts,
     Plan,
@@ -22,15 +19,11 @@ from vcsync.syncer.kinds.plan import (
     TenantContext,
     View,
 )
-from vcsync.syncer.kinds.service import is_api_service
+from vcsync.syncer.kinds.service import Backing, backing, is_api_service
 
 _MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
 _CONTROLLER: Final = "endpoint-controller"
 """Value of the label on Endpoints that a control plane's own controller has written."""
-
-
-class _ServiceSpec(Struct):
-    selector: dict[str, str] | None = None
 
 
 def plan(  # noqa: PLR0911 - each return is a case of its own
@@ -45,7 +38,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if is_api_service(v.namespace, v.name):
         return EMPTY
     if _written_by_controller(v, context, view):
-        return _leave_to_controller(v, p, context)
+        return Plan(metadata.without_copy(ENDPOINTS, v, p, context))
     if _ends_with_its_service(v, view):
         return EMPTY
     subsets = _subsets(v)
@@ -80,9 +73,7 @@ def _written_by_controller(v: Envelope, context: TenantContext, view: View) -> b
     placement = view.placement(v.namespace)
     if placement is not None and placement.name_server_only:
         return False  # the Pods are in other super clusters: no controller here could find them
-    below = names.super_namespace(context.key, v.namespace)
-    services = (view.tenant(SERVICES, v.namespace, v.name), view.super(SERVICES, below, v.name))
-    return any(each is not None and bool(decode(each.spec, _ServiceSpec).selector) for each in services)
+    return backing(v.namespace, v.name, context, view) is Backing.PODS
 
 
 def _ends_with_its_service(v: Envelope, view: View) -> bool:
@@ -92,13 +83,6 @@ def _ends_with_its_service(v: Envelope, view: View) -> bool:
     """
     written = v.labels.get(_MANAGED_BY) == _CONTROLLER
     return written and view.tenant(SERVICES, v.namespace, v.name) is None
-
-
-def _leave_to_controller(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan:
-    """Delete p, so that the super cluster's controller creates the Endpoints of a Service with selector."""
-    if p is None or p.deleting or metadata.identify(v, p, context) is not metadata.Identity.OURS:
-        return EMPTY
-    return Plan((Delete("super", ENDPOINTS, p.namespace, p.name, p.uid),))
 
 
 def _subsets(envelope: Envelope) -> list[dict[str, Any]]:

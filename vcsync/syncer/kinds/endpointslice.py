@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct
-
 from vcsync.api import names
 from vcsync.kube.resources import ENDPOINT_SLICES, SERVICES
-from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.objects.envelope import Envelope, untyped
 from vcsync.syncer.kinds import metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -25,7 +23,7 @@ from vcsync.syncer.kinds.plan import (
     View,
     Wait,
 )
-from vcsync.syncer.kinds.service import is_api_service
+from vcsync.syncer.kinds.service import Backing, backing, is_api_service
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 """Label with the name of the Service that a slice belongs to."""
@@ -40,21 +38,24 @@ _OF_THE_TENANTS_CLUSTER: Final = frozenset({"targetRef", "nodeName", "zone", "hi
 """Fields of an endpoint that refer to the tenant's Pods, nodes and zones."""
 
 
-class _ServiceSpec(Struct):
-    selector: dict[str, str] | None = None
-
-
 def plan(  # noqa: PLR0911 - each return is a case of its own
     v: Envelope | None, p: Envelope | None, context: TenantContext, view: View
 ) -> Plan:
-    """Keep the super EndpointSlice's addresses and ports equal to the tenant's, if its Service has no selector."""
+    """Keep the super EndpointSlice's addresses and ports equal to the tenant's, while its Service has no selector.
+
+    A slice stands only while both clusters have the Service without selector. So a Service that is created with a
+    selector never finds addresses there that the tenant chose.
+    """
     if v is None:
         return EMPTY if p is None else metadata.orphan(ENDPOINT_SLICES, p, p.name, context, view)
     service = service_of(v)
     if is_api_service(v.namespace, service):
         return EMPTY
-    if _selects_pods(v.namespace, service, context, view):
-        return _leave_to_controller(v, p, service, context)
+    match backing(v.namespace, service, context, view):
+        case Backing.PODS:
+            return _leave_to_controller(v, p, service, context)
+        case Backing.ABSENT:
+            return _wait_for_service(v, p, service, context)
     labels = metadata.desired_labels(v, context) | {SERVICE_NAME: service, MANAGED_BY: names.GROUP}
     content = _content(v)
     if p is None:
@@ -84,31 +85,28 @@ def service_of(v: Envelope) -> str:
     return v.labels.get(SERVICE_NAME, "")
 
 
-def _selects_pods(namespace: str, name: str, context: TenantContext, view: View) -> bool:
-    """Return whether a Service has a selector, in the tenant or still in the super cluster.
-
-    Addresses that a tenant chooses, beside those of its Pods, would lead an ingress controller there that the operator's
-    policy keeps to Pods.
-    """
-    below = names.super_namespace(context.key, namespace)
-    services = (view.tenant(SERVICES, namespace, name), view.super(SERVICES, below, name))
-    return any(each is not None and bool(decode(each.spec, _ServiceSpec).selector) for each in services)
-
-
 def _leave_to_controller(v: Envelope, p: Envelope | None, service: str, context: TenantContext) -> Plan:
     reason = (
         f"Service {service} has a selector: each super cluster writes its EndpointSlices, and this one is not used where "
         "Pods run; remove spec.selector of the Service, or use a Service without selector"
     )
-    below = names.super_namespace(context.key, v.namespace)
-    wait = Wait(
-        f"Service {service} has a selector",
-        (Dependency("tenant", SERVICES, v.namespace, service), Dependency("super", SERVICES, below, service)),
+    return Plan(
+        (
+            *metadata.without_copy(ENDPOINT_SLICES, v, p, context),
+            Notify("Warning", metadata.POLICY_REFUSED, reason),
+        ),
+        Wait(f"Service {service} has a selector", _services(v, service, context)),
     )
-    notify = Notify("Warning", metadata.POLICY_REFUSED, reason)
-    if p is None or p.deleting or metadata.identify(v, p, context) is not metadata.Identity.OURS:
-        return Plan((notify,), wait)
-    return Plan((Delete("super", ENDPOINT_SLICES, p.namespace, p.name, p.uid), notify), wait)
+
+
+def _wait_for_service(v: Envelope, p: Envelope | None, service: str, context: TenantContext) -> Plan:
+    wait = Wait(f"Service {service} does not exist", _services(v, service, context))
+    return Plan(metadata.without_copy(ENDPOINT_SLICES, v, p, context), wait)
+
+
+def _services(v: Envelope, service: str, context: TenantContext) -> tuple[Dependency, ...]:
+    below = names.super_namespace(context.key, v.namespace)
+    return Dependency("tenant", SERVICES, v.namespace, service), Dependency("super", SERVICES, below, service)
 
 
 def _content(envelope: Envelope) -> dict[str, Any]:

@@ -362,6 +362,22 @@ def orphan(resource: Resource, p: Envelope, name: str, context: TenantContext, v
     return Plan((Delete("super", resource, p.namespace, p.name, p.uid, confirm=not seen),))
 
 
+def without_copy(
+    resource: Resource, v: Envelope, p: Envelope | None, context: TenantContext
+) -> tuple[Delete, ...]:
+    """Return the deletion of v's copy; nothing if there is none, it is being deleted, or p is another object.
+
+    Args:
+        resource: the resource of both objects.
+        v: the tenant's object, which is to have no copy.
+        p: the super cluster's object of the corresponding name.
+        context: the tenant's settings.
+    """
+    if p is None or p.deleting or identify(v, p, context) is not Identity.OURS:
+        return ()
+    return (Delete("super", resource, p.namespace, p.name, p.uid),)
+
+
 def settle_identity(
     resource: Resource, v: Envelope, p: Envelope, context: TenantContext, *, adopt: View | None = None
 ) -> Plan | None:

@@ -35,7 +35,6 @@ from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
     Create,
-    Delete,
     Kind,
     Patch,
     Plan,
@@ -85,10 +84,8 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
 
 def _not_enforced(v: Envelope, p: Envelope | None, key: str, context: TenantContext) -> Plan:
     """Report the budget, and delete a copy that selects by an earlier selector: it would forbid evictions forever."""
-    actions: tuple[Action, ...] = ()
-    if p is not None and not p.deleting and metadata.identify(v, p, context) is metadata.Identity.OURS:
-        actions = (Delete("super", POD_DISRUPTION_BUDGETS, p.namespace, p.name, p.uid),)
-    return stripped_selector.not_enforced(POD_DISRUPTION_BUDGETS, v, key, *actions)
+    deletion = metadata.without_copy(POD_DISRUPTION_BUDGETS, v, p, context)
+    return stripped_selector.not_enforced(POD_DISRUPTION_BUDGETS, v, key, *deletion)
 
 
 def _create(v: Envelope, spec: Mapping[str, Any], context: TenantContext, view: View) -> Plan:

@@ -8,13 +8,14 @@ of the writes does not matter. Each syncer also writes an annotation with the no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
 
 from vcsync.api import names
 from vcsync.kube.resources import SERVICES
-from vcsync.objects.envelope import Envelope, untyped
+from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds import balancer_status, metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -67,6 +68,39 @@ _COMPARED: Final = (
     "allocateLoadBalancerNodePorts",
     "trafficDistribution",
 )
+
+
+class Backing(Enum):
+    """The source of a Service's addresses in a super cluster."""
+
+    ABSENT = "the Service is missing on one of the two sides"
+    PODS = "the Service has a selector on at least one side"
+    USER = "the Service has no selector on either side, so a user writes its addresses"
+
+
+class _Selecting(msgspec.Struct):
+    selector: dict[str, str] | None = None
+
+
+def backing(namespace: str, name: str, context: TenantContext, view: View) -> Backing:
+    """Return the source of a Service's addresses in the super cluster.
+
+    Both sides count, because the policy may keep a Service there from losing its selector. Addresses that a tenant chooses,
+    beside those of its Pods, would lead an ingress controller where the operator's policy does not let it go.
+
+    Args:
+        namespace: the Service's namespace in the tenant.
+        name: its name.
+        context: the tenant's settings.
+        view: the caches.
+    """
+    v = view.tenant(SERVICES, namespace, name)
+    p = view.super(SERVICES, names.super_namespace(context.key, namespace), name)
+    if any(each is not None and decode(each.spec, _Selecting).selector for each in (v, p)):
+        return Backing.PODS
+    if v is None or p is None or metadata.identify(v, p, context) is not metadata.Identity.OURS:
+        return Backing.ABSENT
+    return Backing.USER
 
 
 def is_api_service(namespace: str, name: str) -> bool:

@@ -33,9 +33,10 @@ def put(bench: Bench, **fields: Any) -> None:
     bench.put("tenant", ENDPOINT_SLICES, body)
 
 
-def put_service(bench: Bench, selector: dict[str, str] | None) -> None:
-    spec = {"ports": [{"port": 5432}], **({"selector": selector} if selector else {})}
-    bench.put("tenant", SERVICES, {"metadata": {"name": "db"}, "spec": spec})
+def put_service(bench: Bench, name: str = "db") -> None:
+    """Create a Service without selector on both sides."""
+    bench.put("tenant", SERVICES, {"metadata": {"name": name}, "spec": {"ports": [{"port": 5432}]}})
+    bench.settle("services", "shop", name)
 
 
 def below(bench: Bench) -> Any:
@@ -43,7 +44,7 @@ def below(bench: Bench) -> Any:
 
 
 def test_a_slice_is_copied_without_references_and_belongs_to_its_service(bench: Bench) -> None:
-    put_service(bench, None)
+    put_service(bench)
     put(bench)
     assert len(bench.settle("endpointslices", "shop", "db-1")) == 1
     copy = below(bench)
@@ -69,6 +70,8 @@ def test_a_slice_is_copied_without_references_and_belongs_to_its_service(bench: 
 )
 @pytest.mark.parametrize("side", ["tenant", "super"])
 def test_a_change_on_either_side_makes_the_copy_equal_again(bench: Bench, side: Any, change: Any) -> None:
+    put_service(bench)
+    put_service(bench, "other")
     put(bench)
     bench.settle("endpointslices", "shop", "db-1")
     bench.edit(side, ENDPOINT_SLICES, "db-1", change)
@@ -87,10 +90,9 @@ def test_a_change_on_either_side_makes_the_copy_equal_again(bench: Bench, side: 
 def test_a_slice_of_a_service_with_a_selector_is_not_copied_and_an_event_says_why(
     bench: Bench, side: Any
 ) -> None:
-    put_service(bench, None)
+    put_service(bench)
     put(bench)
     bench.settle("endpointslices", "shop", "db-1")
-    bench.settle("services", "shop", "db")
     bench.edit(side, SERVICES, "db", {"spec": {"selector": {"app": "db"}}})
     plan = bench.plan("endpointslices", "shop", "db-1")
     [delete, notify] = plan.actions
@@ -101,7 +103,39 @@ def test_a_slice_of_a_service_with_a_selector_is_not_copied_and_an_event_says_wh
     assert [on.name for on in plan.wait.on] == ["db", "db"]
 
 
+@pytest.mark.parametrize("side", ["tenant", "super"])
+def test_a_slice_does_not_stand_without_its_service(bench: Bench, side: Any) -> None:
+    put_service(bench)
+    put(bench)
+    bench.settle("endpointslices", "shop", "db-1")
+    bench.remove(side, SERVICES, "db")
+    plan = bench.plan("endpointslices", "shop", "db-1")
+    assert [type(each) for each in plan.actions] == [Delete]
+    assert plan.wait is not None
+    assert plan.wait.reason == "Service db does not exist"
+    assert [(on.side, on.name) for on in plan.wait.on] == [("tenant", "db"), ("super", "db")]
+
+
+def test_a_slice_waits_for_its_service(bench: Bench) -> None:
+    put(bench)
+    plan = bench.plan("endpointslices", "shop", "db-1")
+    assert plan.actions == ()
+    assert plan.wait is not None
+    put_service(bench)
+    assert len(bench.settle("endpointslices", "shop", "db-1")) == 1
+
+
+def test_a_slice_does_not_join_a_service_of_the_operator(bench: Bench) -> None:
+    foreign = {"metadata": {"name": "db", "namespace": super_ns("shop")}, "spec": {"ports": [{"port": 5432}]}}
+    bench.put("super", SERVICES, foreign)
+    bench.put("tenant", SERVICES, {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}})
+    put(bench)
+    assert bench.plan("endpointslices", "shop", "db-1").actions == ()
+    assert not bench.has("super", ENDPOINT_SLICES, "db-1", super_ns("shop"))
+
+
 def test_a_copy_with_another_address_type_is_replaced(bench: Bench) -> None:
+    put_service(bench)
     put(bench)
     bench.settle("endpointslices", "shop", "db-1")
     bench.edit("super", ENDPOINT_SLICES, "db-1", {"addressType": "FQDN"})
@@ -128,6 +162,7 @@ def test_the_api_servers_own_slice_is_not_copied(bench: Bench) -> None:
 
 
 def test_a_deleted_slice_is_deleted_below(bench: Bench) -> None:
+    put_service(bench)
     put(bench)
     bench.settle("endpointslices", "shop", "db-1")
     bench.remove("tenant", ENDPOINT_SLICES, "db-1")

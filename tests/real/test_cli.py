@@ -419,6 +419,20 @@ def test_each_kind_of_unusable_kubeconfig_has_its_own_message(
     assert vcsync("super", "list", "-o", "json").out.strip() == "[]"
 
 
+def test_a_network_id_is_set_shown_and_taken_away(r1: Cluster, vcsync: Vcsync) -> None:
+    assert vcsync("super", "set", "r1", "--network-id", "lab").code == 0
+    assert "NETWORK" in vcsync("super", "list", "-o", "wide").out
+    [found] = json.loads(vcsync("super", "list", "-o", "json").out)
+    assert found["spec"]["networkId"] == "lab"
+    assert vcsync("super", "set", "r1", "--network-id", "").code == 0
+    [found] = json.loads(vcsync("super", "list", "-o", "json").out)
+    assert not found["spec"].get("networkId")
+    refused = vcsync("super", "set", "r1", "--network-id", "Not A Label")
+    assert refused.code == 2
+    assert "DNS label" in refused.err
+    assert vcsync("super", "set", "r1").code == 2
+
+
 def test_cordon_drain_and_uncordon_change_the_spec(r1: Cluster, vcsync: Vcsync) -> None:
     assert vcsync("super", "cordon", "r1").code == 0
     assert "cordoned" in vcsync("super", "list").out

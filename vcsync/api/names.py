@@ -172,6 +172,13 @@ DEFAULT_TRANSLUCENT_DOMAINS: Final = (
 )
 """Exceptions from `DEFAULT_OPAQUE_DOMAINS`: workloads label their Pods with these keys, and Services select by them."""
 
+NETWORK_ID: Final = "tenancy.x-k8s.io/network-id"
+"""Label on shared EndpointSlices in the meta cluster: `spec.networkId` of the super cluster that shares them."""
+SERVICE: Final = "tenancy.x-k8s.io/service"
+"""Label on shared EndpointSlices: name of the tenant's Service."""
+REMOTE_ENDPOINTS: Final = "remote.tenancy.x-k8s.io"
+"""Writer (`endpointslice.kubernetes.io/managed-by`) of EndpointSlices with Pods that run in other super clusters."""
+
 NETWORK: Final = "tenancy.x-k8s.io/network"
 """Label on the DNS Service of a network: the network's name."""
 
@@ -204,6 +211,8 @@ USAGE_NAMESPACE: Final = "vcsync-usage"
 """Namespace of the meta cluster where syncers keep the running time of Pods."""
 DRIFT_NAMESPACE: Final = "vcsync-drift"
 """Namespace of the meta cluster where syncers keep the latest repairs."""
+ENDPOINTS_NAMESPACE: Final = "vcsync-endpoints"
+"""Namespace of the meta cluster where syncers share the endpoints of Services with super clusters of the same network."""
 SUPER_CLUSTER_INFO: Final = "supercluster-info"
 """ConfigMap in `kube-system` of a super cluster that carries the super cluster's id..."""
 SUPER_CLUSTER_INFO_NAMESPACE: Final = "kube-system"

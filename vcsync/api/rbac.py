@@ -98,6 +98,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=("get", "create", "patch"),
             namespace=names.DRIFT_NAMESPACE,
         ),
+        # It shares the endpoints of Services there with super clusters of the same network.
+        Grant(
+            group="discovery.k8s.io",
+            resources=("endpointslices",),
+            verbs=("list", "watch", "create", "patch", "delete"),
+            namespace=names.ENDPOINTS_NAMESPACE,
+        ),
         _tenant_credentials(names.ROLE_SYNCER),
         # The UID of kube-system identifies the meta cluster.
         Grant(group=CORE, resources=("namespaces",), verbs=("get",), names=("kube-system",)),
@@ -317,7 +324,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
 
 def meta_manifests() -> list[Manifest]:
     """Return the manifests of all roles for the meta cluster, without access to super clusters' credentials."""
-    namespaces = [system_namespace(), virtual_cluster_namespace(), usage_namespace(), drift_namespace()]
+    namespaces = [
+        system_namespace(),
+        virtual_cluster_namespace(),
+        usage_namespace(),
+        drift_namespace(),
+        endpoints_namespace(),
+    ]
     return [*namespaces, *_of_side("meta"), *admission_policies()]
 
 
@@ -484,6 +497,11 @@ def usage_namespace() -> Manifest:
 def drift_namespace() -> Manifest:
     """Return the meta cluster's namespace of the latest repairs."""
     return _object("v1", "Namespace", names.DRIFT_NAMESPACE)
+
+
+def endpoints_namespace() -> Manifest:
+    """Return the meta cluster's namespace of the endpoints that super clusters share."""
+    return _object("v1", "Namespace", names.ENDPOINTS_NAMESPACE)
 
 
 def virtual_cluster_namespace() -> Manifest:

@@ -693,6 +693,13 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     drain: Annotated[
         bool, about("If true, the super cluster gets no new slices, and existing slices move away.")
     ] = False
+    network_id: Annotated[
+        OptionalDnsLabel,
+        about(
+            "Network whose members route Pod addresses to each other. Pods of a Service on a super cluster are reached from "
+            "all super clusters with the same id. Empty: it shares its Pod network with none."
+        ),
+    ] = ""
     eviction_seconds: Annotated[
         int,
         Meta(ge=0, le=7 * 24 * 3600),

@@ -53,6 +53,7 @@ class SuperView(Struct, frozen=True):
         priority_classes: PriorityClasses that it publishes.
         runtime_classes: RuntimeClasses that it publishes.
         device_classes: DeviceClasses that it publishes.
+        network_id: network whose members route Pod addresses to each other; empty for none.
     """
 
     id: str
@@ -68,6 +69,7 @@ class SuperView(Struct, frozen=True):
     priority_classes: tuple[PublishedPriorityClass, ...] = ()
     runtime_classes: tuple[PublishedRuntimeClass, ...] = ()
     device_classes: tuple[PublishedDeviceClass, ...] = ()
+    network_id: str = ""
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

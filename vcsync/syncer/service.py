@@ -45,6 +45,7 @@ from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
 from vcsync.syncer.drift.store import DriftStore
+from vcsync.syncer.endpoint_exchange import EndpointExchange
 from vcsync.syncer.heartbeat import Heartbeat, Published
 from vcsync.syncer.host_index import HostIndex, Place
 from vcsync.syncer.identity import check_identity
@@ -57,12 +58,15 @@ from vcsync.syncer.nodes import NameTaken, NodeNotReady
 from vcsync.syncer.patrol import Patrol
 from vcsync.syncer.pod_meter import PodMeter
 from vcsync.syncer.reconcile import Busy, SliceExhausted
+from vcsync.syncer.shared_slices import Owner
 from vcsync.syncer.steps import STEP_ITEMS
 from vcsync.syncer.tenant import NODE, REFILL, TenantSync
 from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.brake import DeletionLimiter, Releases, released_at
 from vcsync.tenancy.caches import not_synced, wait_for_caches
+from vcsync.tenancy.health import Patience
+from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
 from vcsync.tenancy.status import (
@@ -79,6 +83,9 @@ from vcsync.tenancy.troubles import braked
 
 DRAIN = "drain"
 """Kind of the items that drain a namespace: (namespace, "")."""
+
+EXCHANGE = "shared-endpoints"
+"""Kind of the items that exchange endpoints with other super clusters: (super namespace, "")."""
 
 WAITING_SHOWN = 100
 """Largest number of a tenant's parked items that /status lists."""
@@ -110,6 +117,8 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     """Settings of the kubelet API of virtual nodes. None: it is not served."""
     identity: str = "syncer"
     """Name of this process in the SuperCluster's status and in leases."""
+    patience: Patience = Patience()
+    """Silence after which another super cluster is lost, and its endpoints are withdrawn here."""
 
 
 class Syncer:
@@ -181,6 +190,22 @@ class Syncer:
         )
         self._shown_nodes: ShownNodes | None = None
         self.ledger = Ledger(meta, super_id, self._placement_changed)
+        self._super_clusters = Pool(
+            meta, patience=self._settings.patience, on_change=self._pool_changed, clock=self._clock
+        )
+        self._exchange = EndpointExchange(
+            meta=meta,
+            super_client=super_client,
+            super_id=super_id,
+            caches=self.caches,
+            ledger=self.ledger,
+            views=lambda: self._super_clusters.views,
+            enqueue=lambda tenant, place: self._pool.add(tenant, Item(EXCHANGE, place, "")),
+            owns=self._owns,
+            leads=self._settings.shard[0] == 1,
+            report=self._report_not_shared,
+            clock=self._clock,
+        )
         self._drain = Drain(
             meta=meta,
             super_client=super_client,
@@ -235,9 +260,12 @@ class Syncer:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.caches.run())
                 tasks.create_task(self.ledger.reflector.run())
+                tasks.create_task(self._super_clusters.run())
                 tasks.create_task(self._heartbeat_when_synced())
                 tasks.create_task(self._bind_streams_when_permitted())
-                await wait_for_caches([*self.caches.required(), self.ledger.reflector])
+                await wait_for_caches(
+                    [*self.caches.required(), self.ledger.reflector, self._super_clusters.reflector]
+                )
                 await self._read_priority_classes()
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
@@ -247,6 +275,7 @@ class Syncer:
                 tasks.create_task(self._patrol.run())
                 tasks.create_task(self._pod_meter.run())
                 tasks.create_task(self._drift_store.run())
+                tasks.create_task(self._exchange.run())
                 tasks.create_task(self._work())
         finally:
             self._synced = False
@@ -330,6 +359,7 @@ class Syncer:
             for entry in self.ledger.entries(handle.key):
                 if entry.holding is Holding.DRAINING:
                     self._enqueue_drain(handle.key, entry.namespace)
+            self._exchange.tenant_changed(handle.key)
 
     # --- work
 
@@ -338,6 +368,8 @@ class Syncer:
             if await self._is_leaving(key):
                 return LEAVING_SECONDS
             return await self._drain.step(key, item.namespace)
+        if item.kind == EXCHANGE:
+            return await self._exchange.step(item.namespace)
         tenant = self._tenants.get(key)
         if tenant is None or not tenant.ready:
             return None
@@ -446,6 +478,7 @@ class Syncer:
     def _placement_changed(self, tenant: str, namespace: str) -> None:
         if not self._synced:
             return
+        self._exchange.placement_changed(tenant, namespace)
         entry = self.ledger.entry(tenant, namespace)
         if entry is None and namespace == names.TENANT_DNS_NAMESPACE:
             # The last namespace that used the name server here was removed.
@@ -455,6 +488,15 @@ class Syncer:
         session = self._tenants.get(tenant)
         if session is not None:
             session.ledger_changed(namespace)
+
+    def _pool_changed(self) -> None:
+        if self._synced:
+            self._exchange.pool_changed()
+
+    def _report_not_shared(self, owner: Owner, service: str, message: str) -> None:
+        session = self._tenants.get(owner.tenant)
+        if session is not None:
+            session.report_not_shared(owner.namespace, service, message)
 
     def _released(self, tenant: str) -> datetime | None:
         """Return when an operator last released the brake of a tenant; "" stands for objects without tenant."""
@@ -474,6 +516,8 @@ class Syncer:
             for key in list(self._tenants):
                 self._wake(key, dependency)
             return
+        if dependency.side == "super" and dependency.resource == SERVICES:
+            self._exchange.changed(dependency.namespace)
         woken = self._waiting.wake(tenant, dependency)
         owner = self._tenants.get(tenant)
         if owner is not None and len(woken) > STEP_ITEMS:
@@ -600,6 +644,7 @@ class Syncer:
                 **skipped_objects(self._events.reflector),
             },
             **shared_skipped(self._shared()),
+            "sharedEndpoints": self._exchange.status(),
             "patrol": {"rounds": self._patrol.rounds, "found": self._patrol.found},
             "braked": [to_builtins(brake) for brake in self._limiter.braked.values()],
             "drift": {
@@ -612,7 +657,12 @@ class Syncer:
 
     def _shared(self) -> tuple[Reflector, ...]:
         """Return the reflectors besides those of `caches`."""
-        return self._events.reflector, self.ledger.reflector, self._registry.virtual_clusters
+        return (
+            self._events.reflector,
+            self.ledger.reflector,
+            self._registry.virtual_clusters,
+            self._super_clusters.reflector,
+        )
 
     def _tenant_status(self, statistics: TenantStatistics, now: float) -> dict[str, Any]:
         key = statistics.key

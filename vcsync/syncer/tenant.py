@@ -53,6 +53,8 @@ REFILL = "refill"
 """Kind of the items that follow a change of the ledger: (namespace, "")."""
 SLICES_LOST = "SlicesLost"
 """Event reason: a Pod is evicted because its namespace has lost its slices where the Pod runs."""
+NOT_SHARED = "EndpointsNotShared"
+"""Event reason: Pods of a Service are not reached from other super clusters of the network."""
 
 REPORTED_TO_OWNERS = frozenset({metadata.POLICY_REFUSED, FAILED_CREATE, WAITS_FOR})
 """Reasons of Events about a Pod that are repeated for its controller, since the Pod does not run."""
@@ -430,6 +432,13 @@ class TenantSync:
             "creates another one where there is room"
         )
         self._recorder.emit(regarding, "Warning", SLICES_LOST, message, now=time.time())
+
+    def report_not_shared(self, namespace: str, service: str, message: str) -> None:
+        """Emit an Event about a Service whose endpoints are not shared as a whole with other super clusters."""
+        v = self.objects.tenant_caches.get(SERVICES, namespace, service)
+        if v is not None:
+            about = ObjectRef(SERVICES.api_version, SERVICES.kind, service, namespace=namespace, uid=v.uid)
+            self._recorder.emit(about, "Warning", NOT_SHARED, message, now=time.time())
 
     def report_without_effect(self, old: Envelope, new: Envelope) -> None:
         """Emit Events about the tenant's changes of a virtual node that have no effect."""

@@ -213,6 +213,7 @@ class Pool:
             cordoned=spec.cordoned,
             draining=spec.drain or found.deleting,
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
+            network_id=spec.network_id,
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
             **{kind.field: getattr(status, kind.field) for kind in KINDS},
         )

@@ -140,7 +140,7 @@ patience_options = options(
         type=click.FloatRange(min=1),
         default=Tuning.lost_after,
         show_default=True,
-        help="Seconds without a heartbeat after which a super cluster gets no new Pods either.",
+        help="Seconds without a heartbeat after which a super cluster gets no new Pods, and no other one uses its endpoints.",
     ),
 )
 
@@ -169,6 +169,7 @@ run.add_command(hollow)
 @click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
 @syncer_options
 @brake_option
+@patience_options
 @role_options
 def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: str, **given: Any) -> None:
     """Run the syncer of one super cluster: it copies objects down and status up."""

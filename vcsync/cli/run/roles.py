@@ -251,6 +251,7 @@ class SyncerRole:
             patrol_seconds=self._tuning.patrol_seconds,
             brake_share=self._tuning.brake_share,
             memory_per_tenant=self._tuning.memory_per_tenant << 20,
+            patience=_patience(self._tuning),
         )
         if self._per_tenant is not None:
             settings = replace(settings, tenant_share=self._per_tenant)

@@ -31,7 +31,7 @@ from vcsync.cli.command.output import age, pairs, print_objects
 from vcsync.cli.registration.renewal import renew_super
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
-from vcsync.kube.resources import SECRETS
+from vcsync.kube.resources import ENDPOINT_SLICES, SECRETS
 from vcsync.objects.readable_amounts import readable
 from vcsync.registration import manifests
 from vcsync.registration.accounts import (
@@ -58,9 +58,29 @@ from vcsync.scheduling.slices import DIMENSIONS, PODS
 from vcsync.tenancy.distribution import SliceAmounts, ledger_of, slice_amounts
 from vcsync.tenancy.health import judge_stored
 
+
+def _network_id(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """Check a network id.
+
+    Raises:
+        BadParameter: it is not a DNS label.
+    """
+    if text and not names.is_dns_label(text):
+        raise click.BadParameter(
+            f"{text!r} is not a DNS label: use lower case letters, digits and '-', at most {names.MAX_LABEL_LENGTH}"
+        )
+    return text
+
+
 _NOT_REMOVED = "nothing was removed: omit --kubeconfig to remove only the registration"
 
 id_argument = click.argument("super_id", metavar="ID")
+network_option = click.option(
+    "--network-id",
+    metavar="NETWORK",
+    callback=_network_id,
+    help="Network whose super clusters route Pod addresses to each other: Services reach Pods on all of them. '' for none.",
+)
 
 
 @click.group(
@@ -90,9 +110,17 @@ supers.add_command(renew_super)
     metavar="RESOURCE=SHARE",
     help="Capacity to keep free: a percentage of the allocatable resources or an amount (cpu=10%,memory=8Gi).",
 )
+@network_option
 @as_given_option
 @meta_option
-def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bool, meta: str | None) -> None:
+def add(  # noqa: PLR0917  one command's options
+    super_id: str,
+    kubeconfig: Path,
+    headroom: tuple[str, ...],
+    network_id: str | None,
+    as_given: bool,
+    meta: str | None,
+) -> None:
     """Add a super cluster to the pool under the id ID, a DNS label that is part of node names and labels.
 
     In the super cluster this creates the namespace vcsync-system, a ServiceAccount with the permissions that a
@@ -106,6 +134,8 @@ def add(super_id: str, kubeconfig: Path, headroom: tuple[str, ...], as_given: bo
         spec["headroom"] = parse_amounts(
             "--headroom", headroom, kind=PercentOrQuantity, known=(*DIMENSIONS, PODS)
         )
+    if network_id:
+        spec["networkId"] = network_id
     admin = read_admin(kubeconfig, as_given=as_given)
     asyncio.run(_add(super_id, admin, spec, as_given, meta))
 
@@ -252,7 +282,7 @@ def row(super_cluster: SuperCluster, ledger: Ledger) -> tuple[str, ...]:
     )
 
 
-WIDE_HEADER = ("HEADROOM", "OVERCOMMIT", "LABELS")
+WIDE_HEADER = ("HEADROOM", "OVERCOMMIT", "NETWORK", "LABELS")
 
 
 def wide_row(super_cluster: SuperCluster) -> tuple[str, ...]:
@@ -260,6 +290,7 @@ def wide_row(super_cluster: SuperCluster) -> tuple[str, ...]:
     return (
         pairs(super_cluster.spec.headroom),
         pairs(super_cluster.spec.overcommit),
+        super_cluster.spec.network_id,
         pairs(super_cluster.labels),
     )
 
@@ -268,6 +299,28 @@ def _free_of(slices: SliceAmounts, resource: str) -> str:
     if resource not in slices.capacity:
         return ""
     return f"{readable(slices.free[resource], resource)} of {readable(slices.capacity[resource], resource)}"
+
+
+@supers.command(
+    name="set",
+    epilog=example(
+        "vcsync super set r1 --network-id frankfurt",
+    ),
+)
+@id_argument
+@network_option
+@meta_option
+def set_(super_id: str, network_id: str | None, meta: str | None) -> None:
+    """Change settings of a super cluster.
+
+    Super clusters with the same network id must route Pod addresses to each other, and no two of their Pods may have the same
+    address.
+    """
+    if network_id is None:
+        raise WrongInputError("nothing to change: give --network-id")
+    asyncio.run(_change(super_id, {"networkId": network_id}, meta))
+    said = f"is in network {network_id}" if network_id else "shares its Pod network with none"
+    click.echo(f"super cluster {super_id} {said}")
 
 
 @supers.command(
@@ -410,6 +463,7 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
             await manifests.delete_if_there(client, SECRETS, secret.name, secret.namespace)
         await manifests.delete(client, rbac.super_credentials_access(super_id, secret))
         await forget_stream_credentials(client, super_id)
+        await _forget_endpoints(client, super_id)
         if standing:
             await _give_up(client, super_id)
         click.echo(f"super cluster {super_id} is out of the pool")
@@ -429,6 +483,13 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
     click.echo("the objects that 'super add' created in it are removed")
     if left:
         click.echo(f"left alone, as it was not made for super cluster {super_id}: {', '.join(left)}")
+
+
+async def _forget_endpoints(client: Client, super_id: str) -> None:
+    """Remove the endpoints that a super cluster shared with others of its network."""
+    selector = f"{names.SUPER_CLUSTER_ID}={super_id}"
+    for found in await client.list(ENDPOINT_SLICES, names.ENDPOINTS_NAMESPACE, label_selector=selector):
+        await manifests.delete_if_there(client, ENDPOINT_SLICES, found.name, names.ENDPOINTS_NAMESPACE)
 
 
 async def _give_up(client: Client, super_id: str) -> None:

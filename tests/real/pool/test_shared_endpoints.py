@@ -1,0 +1,178 @@
+"""Super clusters of one network share the endpoints of Services; what a tenant writes has no part in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pool_kit import Json, Pool, Space, items, pod
+
+from tests.real.waiting import eventually
+from vcsync.api import names
+from vcsync.syncer.kinds.endpointslice import MANAGED_BY, SERVICE_NAME
+from vcsync.syncer.shared_slices import CONTROLLER
+
+GROUP = "discovery.k8s.io/v1"
+FORGED = "192.0.2.66"
+
+
+@pytest.fixture(scope="module")
+def network(pool: Pool) -> Iterator[None]:
+    """Both super clusters are in one network."""
+    for super_id in pool.supers:
+        pool.system.vcsync("super", "set", super_id, "--network-id", "lab")
+    yield
+    for super_id in pool.supers:
+        pool.system.vcsync("super", "set", super_id, "--network-id", "")
+
+
+@pytest.fixture
+def shop(network: None, space: Space) -> Space:
+    """A namespace with a Service, and a Pod behind it on each super cluster."""
+    space.apply(service(), behind("web-1", "r1"), behind("web-2", "r2"))
+    for name in ("web-1", "web-2"):
+        space.running(name)
+    return space
+
+
+def service(name: str = "web", **spec: Any) -> Json:
+    ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": "web"}, "ports": ports, **spec},
+    }
+
+
+def behind(name: str, on: str, port: int = 8080) -> Json:
+    """Return a Pod of the Service on a super cluster, with a named port."""
+    found = pod(name, on=on, labels={"app": "web"})
+    found["spec"]["containers"][0]["ports"] = [{"name": "http", "containerPort": port}]
+    return found
+
+
+def address(space: Space, name: str) -> str:
+    return str((space.get("pods", name) or {})["status"]["podIP"])
+
+
+def remote(space: Space, super_id: str) -> list[Json]:
+    """Return the slices of other super clusters in one."""
+    query = f"labelSelector={MANAGED_BY}%3D{names.REMOTE_ENDPOINTS}"
+    path = f"/apis/{GROUP}/namespaces/{space.super_name}/endpointslices?{query}"
+    return items(space.pool.supers[super_id], path)
+
+
+def reached(space: Space, super_id: str) -> list[str]:
+    """Return the addresses of other super clusters' Pods that Services of one reach."""
+    return sorted(one["addresses"][0] for each in remote(space, super_id) for one in each["endpoints"] or ())
+
+
+def shared(pool: Pool) -> list[Json]:
+    return items(pool.bed.meta, f"/apis/{GROUP}/namespaces/{names.ENDPOINTS_NAMESPACE}/endpointslices")
+
+
+def all_addresses(pool: Pool, space: Space) -> set[str]:
+    """Return every address of an EndpointSlice in the meta cluster and in the namespace's copies."""
+    found = shared(pool)
+    for cluster in pool.supers.values():
+        found += items(cluster, f"/apis/{GROUP}/namespaces/{space.super_name}/endpointslices")
+    return {address for each in found for one in each["endpoints"] or () for address in one["addresses"]}
+
+
+def test_a_service_reaches_the_pods_of_the_other_super_cluster(shop: Space) -> None:
+    eventually(lambda: reached(shop, "r1") == [address(shop, "web-2")])
+    eventually(lambda: reached(shop, "r2") == [address(shop, "web-1")])
+    [found] = remote(shop, "r1")
+    below = shop.there("r1", "services", "web")
+    assert below is not None
+    assert found["metadata"]["labels"][SERVICE_NAME] == "web"
+    assert found["metadata"]["ownerReferences"][0]["uid"] == below["metadata"]["uid"]
+    assert found["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    [endpoint] = found["endpoints"]
+    assert endpoint["conditions"]["ready"] is True
+    assert not {"nodeName", "targetRef"} & endpoint.keys()
+
+
+def test_named_ports_are_those_of_each_pod(shop: Space) -> None:
+    shop.apply(behind("web-3", "r2", port=9090))
+    eventually(lambda: sorted(one["ports"][0]["port"] for one in remote(shop, "r1")) == [8080, 9090])
+
+
+def test_a_pod_that_ends_is_withdrawn(shop: Space, pool: Pool) -> None:
+    eventually(lambda: reached(shop, "r1"))
+    shop.kubectl("delete", "pod", "web-2")
+    eventually(lambda: reached(shop, "r1") == [])
+    eventually(lambda: not any(f".{shop.super_name}.r2" in each["metadata"]["name"] for each in shared(pool)))
+
+
+def test_endpoints_end_with_their_service_and_with_their_namespace(shop: Space, pool: Pool) -> None:
+    eventually(lambda: reached(shop, "r1"))
+    shop.kubectl("delete", "service", "web")
+    eventually(lambda: remote(shop, "r1") == [] and remote(shop, "r2") == [])
+    shop.apply(service())
+    eventually(lambda: reached(shop, "r1"))
+    shop.delete()
+    eventually(lambda: not any(shop.super_name in each["metadata"]["name"] for each in shared(pool)))
+
+
+def test_a_super_cluster_that_leaves_the_network_is_not_reached_any_more(shop: Space, pool: Pool) -> None:
+    eventually(lambda: reached(shop, "r1"))
+    pool.system.vcsync("super", "set", "r2", "--network-id", "")
+    try:
+        eventually(lambda: reached(shop, "r1") == [] and reached(shop, "r2") == [] and shared(pool) == [])
+    finally:
+        pool.system.vcsync("super", "set", "r2", "--network-id", "lab")
+    eventually(lambda: reached(shop, "r1") == [address(shop, "web-2")])
+
+
+def test_a_change_of_the_operator_s_cluster_is_repaired(shop: Space, pool: Pool) -> None:
+    [found] = eventually(lambda: remote(shop, "r1"))
+    change = {"endpoints": [{"addresses": [FORGED]}]}
+    pool.supers["r1"].kubectl(
+        "-n", shop.super_name, "patch", "endpointslice", found["metadata"]["name"],
+        "--type=merge", "-p", json.dumps(change),
+    )  # fmt: skip
+    eventually(lambda: reached(shop, "r1") == [address(shop, "web-2")])
+
+
+@pytest.mark.parametrize("writer", [CONTROLLER, names.REMOTE_ENDPOINTS, names.GROUP, "hand"])
+@pytest.mark.parametrize("name", ["forged", "web-00000.r2"])
+def test_addresses_that_a_tenant_writes_beside_its_pods_go_nowhere(
+    shop: Space, pool: Pool, writer: str, name: str
+) -> None:
+    labels = {
+        SERVICE_NAME: "web",
+        MANAGED_BY: writer,
+        names.CONTROLLED: names.TRUE,
+        names.NETWORK_ID: "lab",
+        names.SUPER_CLUSTER_ID: "r2",
+        names.SERVICE: "web",
+    }
+    forged = {
+        "apiVersion": GROUP,
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [FORGED], "nodeName": "worker-1.r2"}],
+        "ports": [{"name": "http", "port": 8080}],
+    }
+    shop.apply(forged)
+    # A Pod that comes later shows that the syncers have seen the forged slice.
+    shop.apply(behind("web-9", "r2"))
+    shop.running("web-9")
+    eventually(lambda: address(shop, "web-9") in reached(shop, "r1"))
+    assert FORGED not in all_addresses(pool, shop)
+
+
+def test_a_service_does_not_reach_pods_of_another_tenant_s_namespace_of_the_same_name(
+    shop: Space, pool: Pool
+) -> None:
+    with pool.space("umbrella", shop.name) as other:
+        other.apply(service())
+        other.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "last"}})
+        eventually(lambda: all(other.there(each, "configmaps", "last") for each in pool.supers))
+        eventually(lambda: reached(shop, "r1") == [address(shop, "web-2")])
+        assert [remote(other, each) for each in pool.supers] == [[], []]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hack.audit import claims, hosts, isolation, ledger, nodes_and_tokens, objects, pods
+from hack.audit import claims, endpoints, hosts, isolation, ledger, nodes_and_tokens, objects, pods
 from hack.audit.findings import Finding
 from hack.audit.world import World
 
@@ -19,6 +19,7 @@ RULES: tuple[Rule, ...] = (
     objects.strays,
     objects.doubles,
     objects.service_addresses,
+    endpoints.remote_endpoints,
     hosts.hosts,
     claims.claims,
     claims.device_claims,

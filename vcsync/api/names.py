@@ -179,6 +179,9 @@ SERVICE: Final = "tenancy.x-k8s.io/service"
 REMOTE_ENDPOINTS: Final = "remote.tenancy.x-k8s.io"
 """Writer (`endpointslice.kubernetes.io/managed-by`) of EndpointSlices with Pods that run in other super clusters."""
 
+REACHABLE_FROM_ALL: Final = "tenancy.x-k8s.io/ReachableFromAllSuperClusters"
+"""Type of a condition of a tenant's Service: whether each super cluster with slices of its namespace reaches all its Pods."""
+
 NETWORK: Final = "tenancy.x-k8s.io/network"
 """Label on the DNS Service of a network: the network's name."""
 

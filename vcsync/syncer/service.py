@@ -190,6 +190,7 @@ class Syncer:
         )
         self._shown_nodes: ShownNodes | None = None
         self.ledger = Ledger(meta, super_id, self._placement_changed)
+        self._networks: dict[str, str] = {}
         self._super_clusters = Pool(
             meta, patience=self._settings.patience, on_change=self._pool_changed, clock=self._clock
         )
@@ -343,6 +344,7 @@ class Syncer:
             leaving=partial(self._is_leaving, handle.key),
             hosts=self._hosts,
             shown_nodes=lambda: self._shown_nodes,
+            networks=lambda: self._networks,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -490,6 +492,13 @@ class Syncer:
             session.ledger_changed(namespace)
 
     def _pool_changed(self) -> None:
+        """Follow a change of the super clusters: of their health, or of their networks."""
+        views = self._super_clusters.views
+        networks = {each.id: each.network_id for each in views.values() if each.network_id}
+        if networks != self._networks:
+            self._networks = networks
+            for session in self._tenants.values():
+                session.refresh_context()
         if self._synced:
             self._exchange.pool_changed()
 

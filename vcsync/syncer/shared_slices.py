@@ -16,7 +16,7 @@ from vcsync.api.rbac import PROJECT
 from vcsync.kube.resources import ENDPOINT_SLICES, SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds.endpointslice import MANAGED_BY, SERVICE_NAME
-from vcsync.syncer.kinds.service import HEADLESS
+from vcsync.syncer.kinds.service import HEADLESS, is_external
 
 CONTROLLER: Final = "endpointslice-controller.k8s.io"
 """Writer of the slices of a super cluster's own Pods. Tenants cannot write slices with this label there."""
@@ -70,7 +70,6 @@ class Write(Struct, frozen=True):
 
 
 class _ServiceSpec(Struct, rename="camel"):
-    selector: dict[str, str] | None = None
     cluster_ip: str = field(default="", name="clusterIP")
     traffic_distribution: str | None = None
 
@@ -88,7 +87,7 @@ def selects_pods(service: Envelope | None, owner: Owner) -> bool:
         and not service.deleting
         and service.annotations.get(names.CLUSTER) == owner.tenant
         and service.annotations.get(names.NAMESPACE) == owner.namespace
-        and bool(decode(service.spec, _ServiceSpec).selector)
+        and not is_external(untyped(service.spec))
     )
 
 

@@ -89,6 +89,7 @@ class TenantSync:
         kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
         leaving: tells whether the tenant is being removed from the pool.
         hosts: hosts of Ingresses in the super cluster.
+        networks: returns the network of each super cluster that is in one, by its id.
     """
 
     def __init__(
@@ -114,8 +115,10 @@ class TenantSync:
         leaving: Callable[[], Awaitable[bool]],
         hosts: HostIndex | None = None,
         shown_nodes: Callable[[], ShownNodes | None] = lambda: None,
+        networks: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._shown_nodes = shown_nodes
+        self._networks = networks
         self._kubelet_api = kubelet_api
         self._leaving = leaving
         self._kubelet: Endpoint | None = None
@@ -558,6 +561,7 @@ class TenantSync:
             shown_nodes=self._shown_nodes(),
             dns_nameserver=self._nameserver(),
             kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
+            networks=self._networks(),
             binds_streams=self._super_caches.role_bindings.synced,
         )
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, items, pod
+from pool_kit import Json, Pool, Space, condition, items, pod
 
 from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.syncer.kinds.endpointslice import MANAGED_BY, SERVICE_NAME
-from vcsync.syncer.shared_slices import CONTROLLER
+from vcsync.syncer.shared_slices import CONTROLLER, HEADLESS_LABEL
 
 GROUP = "discovery.k8s.io/v1"
 FORGED = "192.0.2.66"
@@ -65,6 +65,11 @@ def remote(space: Space, super_id: str) -> list[Json]:
     return items(space.pool.supers[super_id], path)
 
 
+def of(space: Space, super_id: str, name: str) -> list[Json]:
+    """Return the slices of other super clusters for one Service."""
+    return [each for each in remote(space, super_id) if each["metadata"]["labels"][SERVICE_NAME] == name]
+
+
 def reached(space: Space, super_id: str) -> list[str]:
     """Return the addresses of other super clusters' Pods that Services of one reach."""
     return sorted(one["addresses"][0] for each in remote(space, super_id) for one in each["endpoints"] or ())
@@ -94,6 +99,89 @@ def test_a_service_reaches_the_pods_of_the_other_super_cluster(shop: Space) -> N
     [endpoint] = found["endpoints"]
     assert endpoint["conditions"]["ready"] is True
     assert not {"nodeName", "targetRef"} & endpoint.keys()
+
+
+def test_a_condition_and_explain_say_who_reaches_whom(shop: Space, pool: Pool) -> None:
+    name = f"acme/{shop.name}/web"
+
+    def stated() -> str:
+        found = condition(shop.get("services", "web"), names.REACHABLE_FROM_ALL)
+        return f"{found.get('status')} {found.get('reason')}"
+
+    def lines() -> dict[str, Json]:
+        found = json.loads(pool.system.vcsync("explain", "service", name, "-o", "json"))
+        return {each["superCluster"]: each for each in found["superClusters"]}
+
+    eventually(lambda: stated() == "True SameNetwork")
+    eventually(lambda: [each["shared"] for each in lines().values()] == [1, 1])
+    assert [each["reaches"] for each in lines().values()] == [["r1", "r2"]] * 2
+    assert [each["endpoints"] for each in lines().values()] == [1, 1]
+    assert "reaches all its Pods" in pool.system.vcsync("explain", "service", name)
+    pool.system.vcsync("super", "set", "r2", "--network-id", "")
+    try:
+        eventually(lambda: stated() == "False SeparateNetworks")
+        eventually(lambda: [each["shared"] for each in lines().values()] == [0, 0])
+        assert [each["reaches"] for each in lines().values()] == [["r1"], ["r2"]]
+        assert "does not reach all its Pods" in pool.system.vcsync("explain", "service", name)
+    finally:
+        pool.system.vcsync("super", "set", "r2", "--network-id", "lab")
+    eventually(lambda: stated() == "True SameNetwork")
+    shop.kubectl("patch", "service", "web", "-p", json.dumps({"spec": {"selector": None}}))
+    eventually(lambda: stated() == "None None")
+
+
+def test_headless_services_share_endpoints_and_kube_proxy_leaves_them_alone(shop: Space) -> None:
+    shop.apply(service("peers", clusterIP="None"))
+    [found] = eventually(lambda: of(shop, "r1", "peers"))
+    assert HEADLESS_LABEL in found["metadata"]["labels"]
+    assert [one["addresses"] for one in found["endpoints"]] == [[address(shop, "web-2")]]
+
+
+def test_services_that_select_no_pods_get_nothing_of_others(shop: Space) -> None:
+    shop.apply(
+        service("elsewhere", type="ExternalName", externalName="db.example.com", selector={"app": "web"}),
+        service("by-hand", selector=None),
+        service("last"),
+    )
+    eventually(lambda: of(shop, "r1", "last") and of(shop, "r2", "last"))
+    for super_id in shop.pool.supers:
+        assert of(shop, super_id, "elsewhere") == []
+        assert of(shop, super_id, "by-hand") == []
+
+
+def test_policies_affinity_and_families_of_the_copy_are_those_of_the_tenant(shop: Space) -> None:
+    wanted = {
+        "internalTrafficPolicy": "Local",
+        "sessionAffinity": "ClientIP",
+        "publishNotReadyAddresses": True,
+        "ipFamilyPolicy": "PreferDualStack",
+    }
+    shop.apply(service("near", **wanted))
+    [found] = eventually(lambda: of(shop, "r1", "near"))
+    copy = shop.there("r1", "services", "near")
+    assert copy is not None
+    assert {field: copy["spec"][field] for field in wanted} == wanted
+    assert found["addressType"] == copy["spec"]["ipFamilies"][0]
+    assert "nodeName" not in found["endpoints"][0], "no node takes it for its own"
+
+
+def test_endpoints_of_others_have_hints_if_the_service_prefers_near_ones(shop: Space) -> None:
+    def endpoints() -> list[Json]:
+        return [one for each in of(shop, "r1", "web") for one in each["endpoints"] or ()]
+
+    def hints() -> list[str]:
+        return [one["hints"]["forZones"][0]["name"] for one in endpoints() if "hints" in one]
+
+    eventually(lambda: len(endpoints()) == 1 and hints() == [])
+    prefer_near(shop, "PreferClose")
+    eventually(lambda: hints() == [one.get("zone", "r2") for one in endpoints()])
+    prefer_near(shop, None)
+    eventually(lambda: hints() == [])
+
+
+def prefer_near(space: Space, distribution: str | None) -> None:
+    change = {"spec": {"trafficDistribution": distribution}}
+    space.kubectl("patch", "service", "web", "--type=merge", "-p", json.dumps(change))
 
 
 def test_named_ports_are_those_of_each_pod(shop: Space) -> None:

@@ -1013,3 +1013,31 @@ def test_a_claim_to_devices_commands_and_reveals_nothing(where: str, spoil: Json
         else:
             claim[field] = value
     assert {each.field for each in audit(draft.world())} == found
+
+
+@pytest.mark.parametrize(
+    ("address", "source", "service", "rules"),
+    [
+        ("10.0.0.9", "r1", "front", []),
+        ("10.0.0.8", "r1", "front", ["stale"]),
+        ("10.0.0.9", "r3", "front", ["stale"]),
+        ("10.0.0.9", "r1", "gone", ["foreign"]),
+    ],
+)
+def test_a_remote_endpoint_is_a_pod_of_the_same_namespace_in_the_super_cluster_that_shares_it(
+    address: str, source: str, service: str, rules: list[str]
+) -> None:
+    draft = correct()
+    for place in ("r1", ACME):
+        draft.find(place, "pods", "web")["status"]["podIPs"] = [{"ip": "10.0.0.9"}]
+    labels = {
+        "kubernetes.io/service-name": service,
+        "endpointslice.kubernetes.io/managed-by": "remote.tenancy.x-k8s.io",
+        "tenancy.x-k8s.io/superclusterid": source,
+    }
+    draft.add(
+        "r2",
+        "endpointslices",
+        made("front-1.r1", SHOP, labels=labels, endpoints=[{"addresses": [address]}]),
+    )
+    assert [finding.rule for finding in audit(draft.world())] == rules

@@ -77,7 +77,9 @@ class World:
         spec = {"selector": {"app": "web"}, **spec}
         self.supers[super_id].put(SERVICES, "web", PLACE, metadata=self._copied(), spec=spec)
 
-    def pods(self, super_id: str, *addresses: str, name: str = "web-1", managed_by: str = "") -> None:
+    def pods(
+        self, super_id: str, *addresses: str, name: str = "web-1", managed_by: str = "", family: str = "IPv4"
+    ) -> None:
         """Have the controller of a super cluster write the slice of a Service."""
         labels = {
             names.CONTROLLED: names.TRUE,
@@ -90,7 +92,7 @@ class World:
             name,
             PLACE,
             metadata={"labels": labels},
-            addressType="IPv4",
+            addressType=family,
             endpoints=[
                 {"addresses": [each], "conditions": conditions, "nodeName": "n1"} for each in addresses
             ],
@@ -145,6 +147,18 @@ async def test_pods_are_reached_from_the_other_super_cluster_and_follow_its_slic
         await until(lambda: world.remote("r1") == {"web-1.r2": ["10.2.0.5", "10.2.0.6"]})
         world.pods("r2")
         await until(lambda: world.remote("r1") == {} and world.shared() == set())
+
+
+async def test_each_address_family_has_a_slice_of_its_own(world: World) -> None:
+    world.pods("r2", "10.2.0.5")
+    world.pods("r2", "fd00:2::5", name="web-6", family="IPv6")
+    async with world.running():
+        await until(lambda: len(world.remote("r1")) == 2)
+        types = {
+            each["endpoints"][0]["addresses"][0]: each["addressType"]
+            for each in world.supers["r1"].all(ENDPOINT_SLICES)
+        }
+        assert types == {"10.2.0.5": "IPv4", "fd00:2::5": "IPv6"}
 
 
 async def test_a_settled_network_makes_no_write(world: World) -> None:

@@ -1,4 +1,4 @@
-"""`vcsync explain ...`: explains the state of one Pod or namespace."""
+"""`vcsync explain ...`: explains the state of one Pod, namespace or Service."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vcsync.api.names import ROLE_PODSCHEDULER
+from vcsync.api.names import ENDPOINTS_NAMESPACE, ROLE_PODSCHEDULER, ROLE_SYNCER, SERVICE, super_namespace
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, cluster_key, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.cli.command.common import endpoint_option, meta_client, meta_option, output_option
@@ -14,22 +14,25 @@ from vcsync.cli.command.endpoints import roles_of, timeline_of
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, legible, print_names
+from vcsync.cli.explain.reach import facts, reaches, service_story
 from vcsync.cli.explain.story import namespace_story, pod_story, transition_lines, waiting_reason
 from vcsync.cli.status.troubles import sentences
 from vcsync.cli.super.commands import read_ledger
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
-from vcsync.kube.resources import NAMESPACES, PODS, Resource
+from vcsync.kube.resources import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES, Resource
 from vcsync.objects.envelope import Envelope, to_dict
 from vcsync.registration.clients import stored_client
 from vcsync.registration.registered import require_tenant
+from vcsync.syncer.kinds.endpointslice import SERVICE_NAME
+from vcsync.syncer.shared_slices import read_name
 from vcsync.tenancy.credentials import CredentialsReader
 
 
 @click.group(epilog=example("vcsync explain pod acme/default/web-0", "vcsync explain namespace acme/default"))
 def explain() -> None:
-    """Explain where a pod or namespace is and why, or what it waits for."""
+    """Explain where a pod or namespace is and why, what it waits for, or whom a service reaches."""
 
 
 @explain.command(epilog=example("vcsync explain pod acme/default/web-0 --endpoint 127.0.0.1:10550"))
@@ -73,8 +76,8 @@ async def _explain_pod(
     tenants = (cluster_key(vc), vc.spec.tenant or vc.name)
     transitions = await timeline_of(endpoint, tenants, ObjectName(PODS.plural, *key))
     story += transition_lines(transitions)
-    facts = {"timeline": transitions, "pod": plain, "placement": _facts(placement)}
-    _tell(story, facts, form, f"pod/{tenant}/{key[0]}/{key[1]}")
+    about = {"timeline": transitions, "pod": plain, "placement": _facts(placement)}
+    _tell(story, about, form, f"pod/{tenant}/{key[0]}/{key[1]}")
 
 
 @explain.command(epilog=example("vcsync explain namespace acme/default -o yaml"))
@@ -97,8 +100,47 @@ async def _explain_namespace(tenant: str, name: str, form: str, meta: str | None
             raise FailedError("\n".join((f"tenant {tenant} has no namespace {name}", *sentences(vc))))
     story = namespace_story(f"{tenant}/{name}", placement, supers, datetime.now(UTC), ledger)
     story += sentences(vc)
-    facts = {"placement": _facts(placement)}
-    _tell(story, facts, form, f"namespace/{tenant}/{name}")
+    _tell(story, {"placement": _facts(placement)}, form, f"namespace/{tenant}/{name}")
+
+
+@explain.command(epilog=example("vcsync explain service acme/default/web -o json"))
+@click.argument("target", metavar="TENANT/NAMESPACE/NAME")
+@output_option
+@meta_option
+def service(target: str, form: str, meta: str | None) -> None:
+    """Explain which super clusters have endpoints of a tenant's Service, and which of them each reaches.
+
+    ENDPOINTS and READY are what the tenant's control plane lists, SHARED what the syncers share.
+    """
+    tenant, namespace, name = _split(target, 3, "TENANT/NAMESPACE/NAME")
+    asyncio.run(_explain_service(tenant, namespace, name, form, meta))
+
+
+async def _explain_service(tenant: str, namespace: str, name: str, form: str, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        vc = await require_tenant(client, tenant)
+        kubeconfig = await CredentialsReader(client, ROLE_SYNCER).read(vc)
+        async with stored_client(kubeconfig, f"tenant {vc.spec.tenant or vc.name}") as theirs:
+            try:
+                found = await theirs.get(SERVICES, name, namespace)
+            except NotFound:
+                raise FailedError(
+                    "\n".join((f"tenant {tenant} has no Service {namespace}/{name}", *sentences(vc)))
+                ) from None
+            listed = await theirs.list(ENDPOINT_SLICES, namespace, label_selector=f"{SERVICE_NAME}={name}")
+        place = super_namespace(cluster_key(vc), namespace)
+        shared = [
+            each
+            for each in await client.list(
+                ENDPOINT_SLICES, ENDPOINTS_NAMESPACE, label_selector=f"{SERVICE}={name}"
+            )
+            if (parts := read_name(each.name)) is not None and parts.place == place
+        ]
+        placement = await _placement(client, vc, namespace)
+        lines = reaches(placement, await _supers(client), listed, shared, datetime.now(UTC))
+    whole = f"{tenant}/{namespace}/{name}"
+    story = service_story(whole, found, lines) + sentences(vc)
+    _tell(story, {"superClusters": facts(lines)}, form, f"service/{whole}")
 
 
 def _tell(story: list[str], facts: dict[str, Any], form: str, name: str) -> None:

@@ -201,6 +201,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     """Labels and taints of nodes that the operator shows to tenants on virtual nodes; None if that is not known yet."""
     kubelet: tuple[str, int] | None = None
     """Address and port at which the tenant's kube-apiserver reaches the kubelet API of virtual nodes, if it is served."""
+    networks: Mapping[str, str] = {}
+    """Id of a super cluster -> the network in which it shares its Pod addresses, of those that are in one."""
     binds_streams: bool = False
     """Whether the syncer keeps RoleBindings for logs and exec in super namespaces: it has the rights for that."""
 

@@ -16,7 +16,7 @@ import msgspec
 from vcsync.api import names
 from vcsync.kube.resources import SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
-from vcsync.syncer.kinds import balancer_status, metadata
+from vcsync.syncer.kinds import balancer_status, metadata, reachability
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -333,7 +333,10 @@ def _upward(
         v, names.NODE_PORTS_PREFIX, wanted, placed, context.super_id
     )
     own = balancer_status.addresses(p.status) if spec.get("type") == LOAD_BALANCER else []
-    return balancer_status.status_patch(SERVICES, v, p, context, placement, own=own, annotations=annotations)
+    return (
+        *balancer_status.status_patch(SERVICES, v, p, context, placement, own=own, annotations=annotations),
+        *reachability.patch(v, placement, context, view, selects=not is_external(spec)),
+    )
 
 
 def _address_up(v: Envelope, actual: Mapping[str, Any]) -> dict[str, str | None]:

@@ -149,6 +149,7 @@ def test_only_slices_of_headless_services_are_marked_as_such() -> None:
         (service(deleting=True), False),
         (service(selector={}), False),
         (service(selector=None), False),
+        (service(type="ExternalName"), False),
         (service(cluster="root-umbrella"), False),
     ],
 )

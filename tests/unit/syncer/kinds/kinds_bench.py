@@ -371,5 +371,7 @@ def strategic(target: Any, patch: Any) -> Any:
 def _merge_lists(old: list[Any], new: list[Any], key: str) -> Iterator[Any]:
     changes = {entry[key]: entry for entry in new}
     for entry in old:
-        yield strategic(entry, changes.pop(entry[key])) if entry[key] in changes else entry
+        change = changes.pop(entry[key], {})
+        if change.get("$patch") != "delete":
+            yield strategic(entry, change)
     yield from changes.values()

@@ -84,6 +84,18 @@ class SuperView(Struct, frozen=True):
         return any(each.name == name for each in self.device_classes)
 
 
+def neighbours_of(views: Mapping[str, SuperView], super_id: str) -> frozenset[str]:
+    """Return the other super clusters of the same network that are not lost."""
+    own = views.get(super_id)
+    if own is None or not own.network_id:
+        return frozenset()
+    return frozenset(
+        each.id
+        for each in views.values()
+        if each.id != super_id and each.network_id == own.network_id and each.health is not Health.LOST
+    )
+
+
 class InvalidHeadroom(ValueError):
     """The headroom of a SuperCluster is invalid. The text names the field and the remedy."""
 

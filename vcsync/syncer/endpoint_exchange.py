@@ -22,31 +22,24 @@ from vcsync.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, No
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import ENDPOINT_SLICES, SERVICES
 from vcsync.objects.envelope import Envelope
-from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.scheduling.snapshot import SuperView, neighbours_of
 from vcsync.syncer import shared_slices as slices
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.endpointslice import MANAGED_BY
 from vcsync.syncer.ledger import Holding, Ledger
+from vcsync.syncer.rounds import Rounds
 from vcsync.syncer.shared_slices import Body, Name, Owner, Write
 
 WRITE_SECONDS: Final = 1.0
 """Seconds between two rounds of writes for one namespace. Changes in between are written together."""
+TENANT_ROUNDS: Final = 20
+"""Rounds of writes that the namespaces of one tenant get at once..."""
+TENANT_ROUNDS_PER_SECOND: Final = 10.0
+"""...and in each second after that."""
 _BACKOFF: Final = (1.0, 60.0)
 """First and longest pause, in seconds, after a failure of the connection to the network."""
 
 log = structlog.get_logger(__name__)
-
-
-def neighbours_of(views: Mapping[str, SuperView], super_id: str) -> frozenset[str]:
-    """Return the other super clusters of the same network that are not lost."""
-    own = views.get(super_id)
-    if own is None or not own.network_id:
-        return frozenset()
-    return frozenset(
-        each.id
-        for each in views.values()
-        if each.id != super_id and each.network_id == own.network_id and each.health is not Health.LOST
-    )
 
 
 class _Connected(Struct):
@@ -109,6 +102,7 @@ class EndpointExchange:
         self._shared: dict[str, dict[str, Envelope]] = {}
         """Super namespace -> name -> shared slice of any super cluster."""
         self._written: dict[str, float] = {}
+        self._rounds = Rounds(TENANT_ROUNDS, TENANT_ROUNDS_PER_SECOND)
         self._connected: _Connected | None = None
         self._neighbours: frozenset[str] = frozenset()
         self._serving = ""
@@ -299,6 +293,9 @@ class EndpointExchange:
         if not there and not down:
             self._written.pop(place, None)
             return None
+        # Each of a tenant's namespaces may cause a round in every second, and it may have many.
+        if owner is not None and (pause := self._rounds.take(owner.tenant, self._clock())) > 0:
+            return pause
         self._written[place] = self._clock()
         for write in there:
             await _execute(self._meta, connected.shared, names.ENDPOINTS_NAMESPACE, write)

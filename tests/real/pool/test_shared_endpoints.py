@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, condition, items, pod
+from pool_kit import Json, Pool, Space, condition, items, pod, still_kubelets
 
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -70,9 +70,14 @@ def of(space: Space, super_id: str, name: str) -> list[Json]:
     return [each for each in remote(space, super_id) if each["metadata"]["labels"][SERVICE_NAME] == name]
 
 
+def endpoints(space: Space, super_id: str) -> list[Json]:
+    """Return the endpoints of other super clusters in one."""
+    return [one for each in remote(space, super_id) for one in each["endpoints"] or ()]
+
+
 def reached(space: Space, super_id: str) -> list[str]:
     """Return the addresses of other super clusters' Pods that Services of one reach."""
-    return sorted(one["addresses"][0] for each in remote(space, super_id) for one in each["endpoints"] or ())
+    return sorted(one["addresses"][0] for one in endpoints(space, super_id))
 
 
 def shared(pool: Pool) -> list[Json]:
@@ -166,15 +171,12 @@ def test_policies_affinity_and_families_of_the_copy_are_those_of_the_tenant(shop
 
 
 def test_endpoints_of_others_have_hints_if_the_service_prefers_near_ones(shop: Space) -> None:
-    def endpoints() -> list[Json]:
-        return [one for each in of(shop, "r1", "web") for one in each["endpoints"] or ()]
-
     def hints() -> list[str]:
-        return [one["hints"]["forZones"][0]["name"] for one in endpoints() if "hints" in one]
+        return [one["hints"]["forZones"][0]["name"] for one in endpoints(shop, "r1") if "hints" in one]
 
-    eventually(lambda: len(endpoints()) == 1 and hints() == [])
+    eventually(lambda: len(endpoints(shop, "r1")) == 1 and hints() == [])
     prefer_near(shop, "PreferClose")
-    eventually(lambda: hints() == [one.get("zone", "r2") for one in endpoints()])
+    eventually(lambda: hints() == [one.get("zone", "r2") for one in endpoints(shop, "r1")])
     prefer_near(shop, None)
     eventually(lambda: hints() == [])
 
@@ -204,6 +206,17 @@ def test_endpoints_end_with_their_service_and_with_their_namespace(shop: Space, 
     eventually(lambda: reached(shop, "r1"))
     shop.delete()
     eventually(lambda: not any(shop.super_name in each["metadata"]["name"] for each in shared(pool)))
+
+
+def test_endpoints_stay_while_a_placement_drains_and_end_with_it(shop: Space, pool: Pool) -> None:
+    eventually(lambda: reached(shop, "r1"))
+    with still_kubelets(pool.supers["r2"]):
+        shop.pin(r1=2)
+        eventually(lambda: [each["conditions"]["terminating"] for each in endpoints(shop, "r1")] == [True])
+    eventually(lambda: shop.placements() == {"r1": 2} and shop.stands_on() == {"r1"})
+    eventually(lambda: remote(shop, "r1") == [])
+    eventually(lambda: not any(shop.super_name in each["metadata"]["name"] for each in shared(pool)))
+    eventually(lambda: condition(shop.get("services", "web"), names.REACHABLE_FROM_ALL) == {})
 
 
 def test_a_super_cluster_that_leaves_the_network_is_not_reached_any_more(shop: Space, pool: Pool) -> None:

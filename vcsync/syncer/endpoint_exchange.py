@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import structlog
@@ -22,13 +22,14 @@ from vcsync.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, No
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import ENDPOINT_SLICES, SERVICES
 from vcsync.objects.envelope import Envelope
-from vcsync.scheduling.snapshot import SuperView, neighbours_of
+from vcsync.scheduling.snapshot import neighbours_of
 from vcsync.syncer import shared_slices as slices
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.endpointslice import MANAGED_BY
 from vcsync.syncer.ledger import Holding, Ledger
 from vcsync.syncer.rounds import Rounds
 from vcsync.syncer.shared_slices import Body, Name, Owner, Write
+from vcsync.tenancy.pool import Pool
 
 WRITE_SECONDS: Final = 1.0
 """Seconds between two rounds of writes for one namespace. Changes in between are written together."""
@@ -64,7 +65,7 @@ class EndpointExchange:
         super_id: Its id.
         caches: Caches of the super cluster.
         ledger: The ledger's entries of the super cluster.
-        views: Returns the views of all super clusters.
+        pool: All super clusters.
         enqueue: Adds a super namespace to the work queue: (cluster key or "", super namespace).
         owns: Whether a tenant belongs to this shard.
         leads: Whether this shard clears up after namespaces that the ledger does not know any more.
@@ -80,7 +81,7 @@ class EndpointExchange:
         super_id: str,
         caches: SuperCaches,
         ledger: Ledger,
-        views: Callable[[], Mapping[str, SuperView]],
+        pool: Pool,
         enqueue: Callable[[str, str], None],
         owns: Callable[[str], bool],
         leads: bool,
@@ -92,7 +93,7 @@ class EndpointExchange:
         self._super_id = super_id
         self._caches = caches
         self._ledger = ledger
-        self._views = views
+        self._pool = pool
         self._enqueue = enqueue
         self._owns = owns
         self._leads = leads
@@ -124,17 +125,19 @@ class EndpointExchange:
                 serving.cancel()
 
     def _network_id(self) -> str:
-        """Return the network of the super cluster; the present one while its SuperCluster cannot be read."""
-        own = self._views().get(self._super_id)
-        return own.network_id if own is not None else self._serving
+        """Return the network of the super cluster; the present one while its SuperCluster is missing without a reason."""
+        own = self._pool.views.get(self._super_id)
+        if own is not None:
+            return own.network_id
+        return "" if self._super_id in self._pool.taken_out else self._serving
 
     def pool_changed(self) -> None:
         """Follow a change of the views: another network, or other members of it."""
         if self._network_id() != self._serving:
             self._connected = None
             self._moved.set()
-        found = neighbours_of(self._views(), self._super_id)
-        if found != self._neighbours:
+        found = neighbours_of(self._pool.views, self._super_id)
+        if found != self._neighbours and (self._super_id in self._pool.views or not self._network_id()):
             self._neighbours = found
             self._enqueue_all()
 
@@ -297,10 +300,14 @@ class EndpointExchange:
         if owner is not None and (pause := self._rounds.take(owner.tenant, self._clock())) > 0:
             return pause
         self._written[place] = self._clock()
-        for write in there:
-            await _execute(self._meta, connected.shared, names.ENDPOINTS_NAMESPACE, write)
-        for write in down:
-            await _execute(self._super, connected.local, place, write)
+        requests = [
+            *((self._meta, connected.shared, names.ENDPOINTS_NAMESPACE, write) for write in there),
+            *((self._super, connected.local, place, write) for write in down),
+        ]
+        for request in requests:
+            if self._connected is not connected:
+                return None  # It has left the network, and what it wrote there is being removed.
+            await _execute(*request)
         return WRITE_SECONDS
 
     def _to_share(

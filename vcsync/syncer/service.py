@@ -200,7 +200,7 @@ class Syncer:
             super_id=super_id,
             caches=self.caches,
             ledger=self.ledger,
-            views=lambda: self._super_clusters.views,
+            pool=self._super_clusters,
             enqueue=lambda tenant, place: self._pool.add(tenant, Item(EXCHANGE, place, "")),
             owns=self._owns,
             leads=self._settings.shard[0] == 1,

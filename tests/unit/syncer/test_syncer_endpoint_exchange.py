@@ -13,6 +13,7 @@ from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, ServerError, Status
 from vcsync.kube.resources import CONFIG_MAPS, ENDPOINT_SLICES, NAMESPACES, SERVICES
 from vcsync.syncer import endpoint_exchange as exchange
@@ -236,6 +237,30 @@ async def test_a_removed_super_cluster_has_no_endpoints_elsewhere(world: World) 
     async with world.running("r1"):
         world.meta.remove(SUPER_CLUSTERS, "r2")
         await until(lambda: world.remote("r1") == {})
+
+
+async def test_a_syncer_whose_super_cluster_is_removed_withdraws_what_it_shared(world: World) -> None:
+    world.pods("r2", "10.2.0.5")
+    async with world.running():
+        await until(lambda: world.remote("r1"))
+        world.meta.remove(SUPER_CLUSTERS, "r2")
+        await until(lambda: world.shared() == set() and world.remote("r1") == {})
+        world.pods("r2", "10.2.0.6")
+        await asyncio.sleep(0.05)
+        assert world.shared() == set()
+
+
+async def test_a_syncer_whose_super_cluster_is_missing_from_a_list_goes_on(world: World) -> None:
+    world.pods("r1", "10.1.0.5")
+    world.pods("r2", "10.2.0.5")
+    async with world.running() as [_, r2]:
+        await until(lambda: world.remote("r1") and world.remote("r2"))
+        pool = r2._super_clusters
+        [missing] = [each for each in pool.reflector.cache.items() if each.name == "r2"]
+        pool.observe(Change(missing, None, reported=False))
+        world.pods("r2", "10.2.0.6")
+        await until(lambda: world.remote("r1") == {"web-1.r2": ["10.2.0.6"]})
+        assert world.remote("r2")
 
 
 async def test_a_service_without_selector_gets_no_endpoints_of_others(world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hollow_kubelet import environment, files
-from pool_kit import Json, Pool, Space, annotation, condition, container, deployment, pod, super_of
+from pool_kit import Json, Pool, Space, annotation, condition, container, deployment, items, pod, super_of
 
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -93,6 +93,8 @@ def test_a_tenant_can_neither_see_nor_repel_anothers_pods(pool: Pool) -> None:
     with pool.space("acme") as acme, pool.space("umbrella") as umbrella:
         acme.apply(deployment("wide", 2))
         acme.all_running("wide", 2)
+        # kube-scheduler tries a Pod that was repelled again only minutes later, so the Pods of earlier tests go first.
+        eventually(lambda: not items(umbrella.tenant, "/api/v1/pods"))
         # Their anti-affinity excludes all other Pods from their node, or from their region.
         hermit = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [EVERYONE]}}
         region = {**EVERYONE, "topologyKey": "topology.kubernetes.io/region"}

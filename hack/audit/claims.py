@@ -35,7 +35,11 @@ def _findings(
         plural: the kind.
         differences: yields (rule, field, expected, actual) of a copy and its source, which may be missing.
     """
-    for tenant, _, super_id, _, line in world.placed():
+    places = (
+        *((tenant, super_id, line) for tenant, _, super_id, _, line in world.placed()),
+        *((tenant, super_id, line) for tenant, _, super_id, line in world.keeping()),
+    )
+    for tenant, super_id, line in places:
         there = super_namespace(tenant.key, line.namespace)
         for copy in world.supers[super_id].within(plural, there):
             if keys.CLUSTER not in annotations(copy):

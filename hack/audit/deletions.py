@@ -14,7 +14,16 @@ from hack.audit import keys
 from hack.audit.findings import Finding
 from hack.audit.world import Json, Placement, annotations, deleting, labels, place, uid
 
-KINDS = ("namespaces", "pods", "configmaps", "secrets", "serviceaccounts", "services", "endpoints")
+KINDS = (
+    "namespaces",
+    "pods",
+    "configmaps",
+    "secrets",
+    "serviceaccounts",
+    "services",
+    "endpoints",
+    "persistentvolumeclaims",
+)
 """Kinds that are synced downward. A kind comes before the kinds whose deletion its own deletion causes."""
 
 Moment = int

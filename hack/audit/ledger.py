@@ -1,6 +1,6 @@
 """Rules about the ledger: it agrees with the quotas, and its mirror in the tenant and the super namespaces with it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 
 from hack.audit import keys
@@ -28,13 +28,19 @@ DIMENSIONS = ("cpu", "memory")
 
 def ledger_lines(world: World) -> Iterator[Finding]:
     """Each line belongs to an existing namespace of its tenant and is consistent in itself."""
+    keeping = {(line.tenant, line.namespace, super_id) for *_, super_id, line in world.keeping()}
     for line in world.placements.values():
-        for rule, (field, expected, actual) in _line(world.tenants.get(line.tenant), line):
+        kept = {
+            super_id
+            for tenant, namespace, super_id in keeping
+            if (tenant, namespace) == (line.tenant, line.namespace)
+        }
+        for rule, (field, expected, actual) in _line(world.tenants.get(line.tenant), line, kept):
             where = ("namespaceplacements", line.tenant, line.namespace)
             yield Finding(rule, line.tenant, "", *where, field, expected, actual)
 
 
-def _line(tenant: Tenant | None, line: Placement) -> Iterator[tuple[str, Difference]]:
+def _line(tenant: Tenant | None, line: Placement, kept: Collection[str]) -> Iterator[tuple[str, Difference]]:
     metadata, spec = line.ledger["metadata"], line.ledger["spec"]
     if tenant is None:
         yield "foreign", ("metadata.namespace", "root namespace of a tenant", line.tenant)
@@ -60,7 +66,7 @@ def _line(tenant: Tenant | None, line: Placement) -> Iterator[tuple[str, Differe
     if dealt != spec.get("slices", 0):
         yield "ledger", ("status.placements+waiting", spec.get("slices", 0), dealt)
     held = sorted(name for name in metadata.get("finalizers") or () if name.startswith(keys.DRAIN_FINALIZER))
-    needed = sorted(keys.DRAIN_FINALIZER + super_id for super_id in line.slices)
+    needed = sorted(keys.DRAIN_FINALIZER + super_id for super_id in {*line.slices, *kept})
     if held != needed:
         yield "ledger", ("metadata.finalizers", needed, held)
 
@@ -168,7 +174,11 @@ def _super_namespace(tenant: Tenant, namespace: Json, found: Json, line: Placeme
 
 def _other_namespaces(world: World) -> Iterator[Finding]:
     wanted = {
-        (super_id, super_namespace(line.tenant, line.namespace)) for *_, super_id, _, line in world.placed()
+        (super_id, super_namespace(line.tenant, line.namespace))
+        for super_id, line in (
+            *((super_id, line) for *_, super_id, _, line in world.placed()),
+            *((super_id, line) for *_, super_id, line in world.keeping()),
+        )
     }
     prefixes = tuple(f"{key}-" for key in world.tenants)
     for super_id, cluster in world.supers.items():

@@ -242,11 +242,16 @@ def strays(world: World) -> Iterator[Finding]:
     known = {
         (super_id, super_namespace(line.tenant, line.namespace)) for *_, super_id, _, line in world.placed()
     }
+    keeping = {
+        (super_id, super_namespace(line.tenant, line.namespace)) for *_, super_id, line in world.keeping()
+    }
     for super_id, cluster in world.supers.items():
         for kind, found in cluster.everything():
             namespace, name = place(found)
             ours = labels(found).get(keys.CONTROLLED) == "true" or keys.CLUSTER in annotations(found)
             if kind in ("namespaces", "nodes", "events") or (super_id, namespace) in known or not ours:
+                continue
+            if (super_id, namespace) in keeping and kind != "pods":
                 continue
             owner = annotations(found).get(keys.CLUSTER, "")
             yield Finding(

@@ -9,6 +9,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from hack.audit import keys
+
 Json = dict[str, Any]
 
 MAX_LABEL = 63
@@ -132,6 +134,35 @@ class World:
             for super_id, slices in line.slices.items():
                 if super_id in self.supers:
                     yield tenant, namespace, super_id, slices, line
+
+    def keeping(self) -> Iterator[tuple[Tenant, Json, str, Placement]]:
+        """Yield (tenant, its namespace, id of a super cluster that still has its data, line of the ledger).
+
+        A super cluster that has lost its slices of a namespace keeps the namespace while it has volumes of the tenant's claims.
+        """
+        for line in self.placements.values():
+            tenant = self.tenants.get(line.tenant)
+            namespace = tenant.cluster.get("namespaces", "", line.namespace) if tenant else None
+            if tenant is None or namespace is None or deleting(line.ledger):
+                continue
+            for finalizer in line.ledger["metadata"].get("finalizers") or ():
+                super_id = finalizer.removeprefix(keys.DRAIN_FINALIZER)
+                drains = super_id != finalizer and super_id in self.supers and super_id not in line.slices
+                if drains and _has_data(tenant, self.supers[super_id], line.namespace):
+                    yield tenant, namespace, super_id, line
+
+
+def _has_data(tenant: Tenant, cluster: Cluster, namespace: str) -> bool:
+    """Return whether a super cluster has the volume of a claim that still exists in the tenant."""
+    for copy in cluster.within("persistentvolumeclaims", super_namespace(tenant.key, namespace)):
+        source = tenant.cluster.get("persistentvolumeclaims", namespace, place(copy)[1])
+        if (
+            source is not None
+            and uid(source) == annotations(copy).get(keys.UID)
+            and copy["spec"].get("volumeName")
+        ):
+            return True
+    return False
 
 
 def _size_of(line: Json) -> Json:

@@ -16,6 +16,7 @@ from hack.audit.read import ReadError
 from hack.audit.world import place
 from hack.chaos.churn import Churn
 from hack.chaos.faults import Cutter, Etcd, Killer, Outages, Server
+from hack.chaos.operator import Operator
 from hack.chaos.spy import Sighting, Spy
 from hack.chaos.witness import Witness
 from hack.system import System, SystemFailed
@@ -134,9 +135,14 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         keys = _keys(bed)
         spy = Spy(bed.tenants, bed.supers, keys=keys, marks=marks)
         witness = Witness(bed.meta, {keys[name]: each for name, each in bed.tenants.items()}, bed.supers)
+        operator = Operator(bed.supers, weather.seed)
+        stack.push_async_callback(asyncio.to_thread, operator.stop)
+        await asyncio.to_thread(operator.start)
         watching = [asyncio.create_task(spy.run()), asyncio.create_task(witness.run())]
         try:
             await _rage(system, proxies, churns, weather, outcome)
+            await asyncio.to_thread(operator.settle)
+            outcome.actions |= operator.done
             report(f"quiet after {sum(outcome.actions.values())} actions, kills at work {outcome.kills}")
             await _settle(bed, system, marks, weather.settle_seconds, outcome, report)
         finally:

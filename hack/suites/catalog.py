@@ -126,6 +126,10 @@ SUITES = (
         programs=(*NODE, "kubectl-spdy", "metrics-server", "e2e.test"),
     ),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
+    Suite(
+        "chaos", "five minutes of faults and users of every kind, six tenants on three super clusters", "verify",
+        ("tests/chaos",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"},
+    ),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
     Suite("upstream-cel", "the expressions of upstream's CEL tests on both servers", "verify", command=("hack.upstream_cel",)),

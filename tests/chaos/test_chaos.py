@@ -1,6 +1,7 @@
 """A long run with churn and faults, started by `make chaos`.
 
-CHAOS_SECONDS sets its duration (default 600), CHAOS_SEED its seed (default: a random one, which is printed).
+CHAOS_SECONDS sets its duration (default 600; faults happen in the first half), CHAOS_SEED its seed (default: a random
+one, which is printed).
 """
 
 import os
@@ -15,6 +16,8 @@ from hack.chaos import Weather, storm
 from hack.testbed import TestBed
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "600"))
+SUPERS = 3
+TENANTS = 6
 
 
 @pytest.mark.timeout(SECONDS * 2 + 900)
@@ -34,7 +37,9 @@ async def test_every_tenant_and_super_cluster_agree_after_a_long_storm(
     seed = int(os.environ.get("CHAOS_SEED") or secrets.randbelow(10**6))
     print(f"CHAOS_SEED={seed} CHAOS_SECONDS={SECONDS:.0f}; logs in {tmp_path}", flush=True)
     members = 3 if kind.get("etcd") else 1
-    with TestBed(supers=2, nodes=2, tenants=3, etcd_members=members, directory=tmp_path / "bed") as bed:
+    with TestBed(
+        supers=SUPERS, nodes=2, tenants=TENANTS, etcd_members=members, directory=tmp_path / "bed"
+    ) as bed:
         weather = Weather(
             seed=seed,
             seconds=SECONDS / 2,

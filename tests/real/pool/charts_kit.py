@@ -13,10 +13,10 @@ from typing import Any
 from availability_kit import selector
 from hollow_kubelet import environment, files
 from pool_kit import Json, Pool, Space, is_running, items, read, super_of
-from provisioner_kit import Provisioner, storage_class
 
 from hack.audit import Finding, audit, read_world
 from hack.testbed import Cluster, ensure
+from hack.testbed.provisioner import Provisioner, storage_class
 from tests.real.waiting import eventually, limit
 from vcsync.api import names
 

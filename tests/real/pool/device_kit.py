@@ -9,44 +9,12 @@ from typing import Any
 
 from pool_kit import Json, Pool, Space, container, items, pod, read
 
+from hack.testbed.classes import device_class, resource_slice
 from vcsync.api import names
 
 GROUP = "resource.k8s.io/v1"
 CLASSES = f"/apis/{GROUP}/deviceclasses"
 CLAIMS = "resourceclaims"
-DRIVER = "gpus.example.com"
-"""The operator's driver, which tenants must not learn of."""
-DEVICE = "gpu-in-rack-seven"
-"""Prefix of the names of its devices."""
-
-
-def device_class(name: str) -> Json:
-    """Return a DeviceClass that the operator publishes."""
-    expression = f'device.driver == "{DRIVER}"'
-    return {
-        "apiVersion": GROUP,
-        "kind": "DeviceClass",
-        "metadata": {"name": name, "labels": {names.SUPER_PUBLIC: names.TRUE}},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
-    }
-
-
-def _slice(node: str, devices: int) -> Json:
-    found = [
-        {"name": f"{DEVICE}-{number}", "attributes": {"model": {"string": "large" if number else "small"}}}
-        for number in range(devices)
-    ]
-    return {
-        "apiVersion": GROUP,
-        "kind": "ResourceSlice",
-        "metadata": {"name": f"{node}-gpus"},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": found,
-        },
-    }
 
 
 @contextmanager
@@ -56,7 +24,7 @@ def with_devices(pool: Pool, classes: Mapping[str, tuple[str, ...]], devices: in
         for super_id, wanted in classes.items():
             cluster = pool.supers[super_id]
             nodes = [each["metadata"]["name"] for each in items(cluster, "/api/v1/nodes")]
-            for body in (*map(device_class, wanted), *(_slice(node, devices) for node in nodes)):
+            for body in (*map(device_class, wanted), *(resource_slice(node, devices) for node in nodes)):
                 cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
                 stack.callback(
                     cluster.kubectl, "delete", body["kind"], body["metadata"]["name"], "--ignore-not-found"

@@ -11,11 +11,8 @@ from charts_kit import differences
 from device_kit import (
     CLAIMS,
     CLASSES,
-    DEVICE,
-    DRIVER,
     GROUP,
     claim,
-    device_class,
     shown,
     template,
     there,
@@ -25,6 +22,7 @@ from device_kit import (
 from pool_kit import SLICE, Json, Pool, Space, read, super_of
 from volume_kit import reason
 
+from hack.testbed.classes import DEVICE, DRIVER, device_class
 from tests.real.waiting import eventually
 from vcsync.api import names
 

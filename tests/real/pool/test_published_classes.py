@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from device_kit import device_class
 from pool_kit import Json, Pool, Space, annotation, pod, read
 
+from hack.testbed.classes import device_class
 from tests.real.waiting import eventually
 from vcsync.api import names
 

@@ -15,12 +15,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from pool_kit import Json, Pool, Space, container, deployment, is_running, pod
-from provisioner_kit import storage_class
 from volume_kit import bound, claim, published, user
 
 from hack.testbed import Cluster
+from hack.testbed.classes import CLASSES
+from hack.testbed.provisioner import storage_class
 from tests.real.waiting import eventually
-from vcsync.api import names
 from vcsync.syncer.pod_meter import WRITE_SECONDS
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -39,28 +39,6 @@ ALLOWED = {
 """Heartbeats and records of time: all that a settled system may write."""
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 
-LABELS = {"labels": {names.SUPER_PUBLIC: names.TRUE}}
-CLASSES = [
-    {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "IngressClass",
-        "metadata": {"name": "public", **LABELS},
-        "spec": {"controller": "example.com/controller"},
-    },
-    {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "urgent", **LABELS},
-        "value": 1000,
-        "preemptionPolicy": "Never",
-    },
-    {
-        "apiVersion": "node.k8s.io/v1",
-        "kind": "RuntimeClass",
-        "metadata": {"name": "sandbox", **LABELS},
-        "handler": "sandbox",
-    },
-]
 CLASS_PLURALS = ("ingressclasses.networking.k8s.io", "priorityclasses", "runtimeclasses")
 
 

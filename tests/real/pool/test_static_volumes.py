@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 from pool_kit import Json, Pool, Space, read, super_of
-from provisioner_kit import storage_class
 from volume_kit import CLAIMS, bound, claim, holders, shown, user, volume_of
 
+from hack.testbed.provisioner import storage_class
 from tests.real.waiting import eventually
 
 CLASS = "archive"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from pool_kit import Json, Pool, Space, is_running, items, super_of
-from provisioner_kit import CLONE_OF, storage_class
 from volume_kit import CLAIMS, bound, claim, holders, published, reason, shown, user
 
+from hack.testbed.provisioner import CLONE_OF, storage_class
 from tests.real.waiting import eventually
 from vcsync.api import names
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pool_kit import Pool, Space, condition
-from provisioner_kit import SECRET_PATH, Provisioner, storage_class
 from volume_kit import CLAIMS, bound, claim, published, shown, user, volume_of
 
+from hack.testbed.provisioner import HIDDEN_PATH, Provisioner, storage_class
 from tests.real.waiting import eventually
 
 AT = "2026-05-01T12:00:00Z"
@@ -45,7 +45,7 @@ def stick(provisioners: dict[str, Provisioner], **status: Any) -> None:
 
 def seen(kind: str) -> dict[str, Any]:
     """Return a condition as the operator's resizer writes it."""
-    texts = {"reason": "rpc", "message": f"resize of {SECRET_PATH} failed"}
+    texts = {"reason": "rpc", "message": f"resize of {HIDDEN_PATH} failed"}
     return {"type": kind, "status": "True", "lastTransitionTime": AT, **texts}
 
 
@@ -66,7 +66,7 @@ def test_a_resize_that_waits_for_the_pod_says_so_until_it_has_ended(
     assert found["status"]["capacity"] == {"storage": "64Mi"}
     assert found["status"]["allocatedResources"] == {"storage": "128Mi"}
     assert found["status"]["allocatedResourceStatuses"] == {"storage": "NodeResizePending"}
-    assert SECRET_PATH not in json.dumps(found)
+    assert HIDDEN_PATH not in json.dumps(found)
     assert "FileSystemResizePending" in shop.kubectl("describe", "pvc", "data")
     for each in provisioners.values():
         each.stuck.clear()

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pool_kit import Pool, Space, super_of
-from provisioner_kit import SECRET_PATH, Provisioner, storage_class
 from volume_kit import CLAIMS, bound, claim, holders, published, reason, shown, user
 
+from hack.testbed.provisioner import HIDDEN_PATH, Provisioner, storage_class
 from tests.real.waiting import eventually
 from vcsync.api import names
 
@@ -71,7 +71,7 @@ def test_a_claim_moves_on_with_its_pod_when_its_super_cluster_cannot_provision_i
     assert said(shop, "r1") == {"returns": 1, "reason": "ProvisioningFailed"}
     [event] = shop.events("data", "GivenBack")
     assert "super cluster r1 could not provision a volume within 2 s" in event["message"]
-    assert SECRET_PATH not in json.dumps(shop.all("events"))
+    assert HIDDEN_PATH not in json.dumps(shop.all("events"))
 
 
 def test_a_claim_that_nobody_can_provision_stays_and_is_bound_as_soon_as_one_can(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pool_kit import Pool, Space, is_running, pod, quota, read, super_of
-from provisioner_kit import SECRET_PATH, storage_class
 from volume_kit import CLAIMS, CLASSES, bound, claim, holders, published, reason, shown, user, volume_of
 
+from hack.testbed.provisioner import HIDDEN_PATH, storage_class
 from tests.real.waiting import eventually
 from vcsync.api import names
 
@@ -71,7 +71,7 @@ def test_the_tenant_learns_nothing_of_the_operators_volume(shop: Space) -> None:
     volume = volume_of(shop, found)
     assert volume is not None
     text = json.dumps(volume) + json.dumps(found)
-    for hidden in (SECRET_PATH, "disk-", "10.66.0.9", "disks.example.com", shop.super_name):
+    for hidden in (HIDDEN_PATH, "disk-", "10.66.0.9", "disks.example.com", shop.super_name):
         assert hidden not in text
     assert volume["status"]["phase"] == "Bound"
     assert volume["spec"]["csi"] == {

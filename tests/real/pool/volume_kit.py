@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pool_kit import Json, Pool, Space, pod, read
-from provisioner_kit import Provisioner
 
+from hack.testbed.provisioner import Provisioner
 from tests.real.waiting import eventually
 from vcsync.api import names
 

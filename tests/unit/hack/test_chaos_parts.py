@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from hack.chaos.churn import ACTIONS, HOLDER, Churn
+from hack.chaos.actions import HOLDER
+from hack.chaos.churn import ACTIONS, Churn
 from hack.chaos.faults import Etcd, Killer, Outages
 from hack.chaos.spy import owner_of, sighted
 from hack.system import SystemFailed

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from pool_kit import items
-
-from hack.testbed import Cluster, KubectlError
+from hack.testbed.cluster import Cluster, KubectlError
 from vcsync.api import names
 
 PROVISIONER = "disks.example.com"
-SECRET_PATH = "/srv/disks-of-the-operator"
+HIDDEN_PATH = "/srv/disks-of-the-operator"
 CLONE_OF = "disks.example.com/clone-of"
 """Annotation on a volume of the operator: the volume that it is a clone of."""
 _LOOK_SECONDS = 0.2
@@ -59,11 +58,21 @@ class Provisioner:
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            for claim in items(self._cluster, "/api/v1/persistentvolumeclaims"):
-                self._provision(claim)
-            for volume in items(self._cluster, "/api/v1/persistentvolumes"):
-                if (volume.get("status") or {}).get("phase") == "Released" and _deletes(volume):
-                    self._cluster.call("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+            with suppress(
+                OSError, http.client.HTTPException
+            ):  # the server may be away; the next look sees more
+                self._look()
+
+    def _look(self) -> None:
+        for claim in self._items("/api/v1/persistentvolumeclaims"):
+            self._provision(claim)
+        for volume in self._items("/api/v1/persistentvolumes"):
+            if (volume.get("status") or {}).get("phase") == "Released" and _deletes(volume):
+                self._cluster.call("DELETE", f"/api/v1/persistentvolumes/{volume['metadata']['name']}")
+
+    def _items(self, path: str) -> list[dict[str, Any]]:
+        code, found = self._cluster.call("GET", path)
+        return list(found["items"]) if code == 200 else []
 
     def _provision(self, claim: dict[str, Any]) -> None:
         metadata, spec = claim["metadata"], claim["spec"]
@@ -94,7 +103,7 @@ class Provisioner:
                 "accessModes": spec["accessModes"],
                 "storageClassName": spec["storageClassName"],
                 "persistentVolumeReclaimPolicy": "Delete",
-                "hostPath": {"path": f"{SECRET_PATH}/{metadata['uid']}"},
+                "hostPath": {"path": f"{HIDDEN_PATH}/{metadata['uid']}"},
                 "claimRef": {
                     "apiVersion": "v1",
                     "kind": "PersistentVolumeClaim",
@@ -108,7 +117,8 @@ class Provisioner:
 
     def _volume_of(self, namespace: str, source: dict[str, Any]) -> str:
         """Return the volume of a claim by its name, as provisioners look for the source of a clone; "" if it has none."""
-        assert source["kind"] == "PersistentVolumeClaim"
+        if source["kind"] != "PersistentVolumeClaim":
+            return ""
         code, found = self._cluster.call(
             "GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{source['name']}"
         )
@@ -127,7 +137,7 @@ class Provisioner:
             "involvedObject": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **about},
             "type": "Warning",
             "reason": "ProvisioningFailed",
-            "message": f"failed to provision volume: {SECRET_PATH} has no space left",
+            "message": f"failed to provision volume: {HIDDEN_PATH} has no space left",
             "firstTimestamp": now,
             "lastTimestamp": now,
             "count": 1,

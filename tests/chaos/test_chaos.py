@@ -18,6 +18,8 @@ from hack.testbed import TestBed
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "600"))
 SUPERS = 3
 TENANTS = 6
+PAUSE = 1.2
+"""Maximum seconds between two actions of one tenant. With shorter ones two cores would not keep up."""
 
 
 @pytest.mark.timeout(SECONDS * 2 + 900)
@@ -46,6 +48,7 @@ async def test_every_tenant_and_super_cluster_agree_after_a_long_storm(
             kills_of_each=5,
             settle_seconds=300,
             longest_life=8,
+            pause_of_users=PAUSE,
             **kind,
         )
         outcome = await storm(bed, tmp_path, weather, lambda line: print(line, flush=True))

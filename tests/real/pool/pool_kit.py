@@ -167,6 +167,17 @@ class Pool:
         finally:
             self.configure(tenant, **before)
 
+    @contextmanager
+    def network(self, name: str = "lab") -> Iterator[None]:
+        """Put all super clusters into one network until the block ends."""
+        for super_id in self.supers:
+            self.system.vcsync("super", "set", super_id, "--network-id", name)
+        try:
+            yield
+        finally:
+            for super_id in self.supers:
+                self.system.vcsync("super", "set", super_id, "--network-id", "")
+
     def new_space(self, tenant: str = "acme", name: str = "", *, prefix: str = "ns") -> Space:
         """Return a namespace of a tenant that does not exist yet."""
         return Space(self, tenant, name or f"{prefix}-{uuid.uuid4().hex[:6]}")

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import device_kit
 import pytest
 from pool_kit import Json, Pool, Space, container, deployment, is_running, pod
 from volume_kit import bound, claim, published, user
@@ -38,6 +39,9 @@ ALLOWED = {
 }
 """Heartbeats and records of time: all that a settled system may write."""
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
+
+ALLOCATES = os.environ.get("VCSYNC_SUPERS") != "hollow" and os.environ.get("VCSYNC_NODES") != "real"
+"""Whether super clusters have a scheduler that allocates devices, and nodes without drivers. Elsewhere Pods wait for them."""
 
 CLASS_PLURALS = ("ingressclasses.networking.k8s.io", "priorityclasses", "runtimeclasses")
 
@@ -67,6 +71,10 @@ def objects() -> list[Json]:
         ),
         claim("data"),
         user("database", "data", priorityClassName="urgent", runtimeClassName="sandbox"),
+        device_kit.claim("gpu"),
+        device_kit.template("gpus"),
+        device_kit.user("trainer", "gpu"),
+        device_kit.user("trainer-of-template", of_template="gpus"),
         deployment("web", 4),
         pod("waits", containers=[container(resources={"requests": {"cpu": "900m", "memory": "16Mi"}})]),
     ]
@@ -94,6 +102,8 @@ def published_classes(pool: Pool) -> Iterator[None]:
     """Publish a class of each kind in all super clusters."""
     with ExitStack() as stack:
         stack.enter_context(published(pool, {each: [storage_class("fast")] for each in pool.supers}))
+        if ALLOCATES:
+            stack.enter_context(device_kit.with_devices(pool, dict.fromkeys(pool.supers, ("gpu",))))
         for cluster in pool.supers.values():
             body = {"apiVersion": "v1", "kind": "List", "items": CLASSES}
             cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
@@ -122,7 +132,7 @@ def writes_seen(cluster: Cluster) -> Counter[tuple[str, str]]:
 def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool) -> None:
     number = len(pool.supers)
     slices = {"cpu": f"{500 * number}m", "memory": f"{512 * number}Mi"}
-    with published_classes(pool), ExitStack() as stack:
+    with published_classes(pool), pool.network(), ExitStack() as stack:
         spaces = [stack.enter_context(pool.space(tenant, hard=slices)) for tenant in ("acme", "umbrella")]
         for space in spaces:
             eventually(lambda space=space: _classes_shown(space))  # type: ignore[misc]
@@ -130,6 +140,9 @@ def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool) -> None:
         for space in spaces:
             space.all_running("web", 4)
             space.running("database")
+            if ALLOCATES:
+                space.running("trainer")
+                space.running("trainer-of-template")
             bound(space, "data")
             assert not is_running(space.get("pods", "waits"))
         clusters = {

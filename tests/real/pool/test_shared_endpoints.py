@@ -21,11 +21,8 @@ FORGED = "192.0.2.66"
 @pytest.fixture(scope="module")
 def network(pool: Pool) -> Iterator[None]:
     """Both super clusters are in one network."""
-    for super_id in pool.supers:
-        pool.system.vcsync("super", "set", super_id, "--network-id", "lab")
-    yield
-    for super_id in pool.supers:
-        pool.system.vcsync("super", "set", super_id, "--network-id", "")
+    with pool.network():
+        yield
 
 
 @pytest.fixture

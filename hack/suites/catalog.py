@@ -14,6 +14,7 @@ CORE = "core"
 CORE_TESTS = ("-m", CORE)
 OTHER_TESTS = ("-m", f"not {CORE}")
 POOL = "tests/real/pool"
+POOL_PROGRAMS = ("helm", "coredns")
 EMBEDDED = {"VCSYNC_TENANTS": "embedded"}
 HOLLOW = {"VCSYNC_TENANTS": "embedded", "VCSYNC_SUPERS": "hollow"}
 MIXED = {"VCSYNC_SUPERS": "hollow"}
@@ -108,14 +109,16 @@ SUITES = (
         _real("hanging_tenants", "wrong_servers", "yesterdays_backup"),
         OTHER_TESTS,
     ),
-    Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=("helm",)),
-    Suite("pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED, programs=("helm",)),
+    Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=POOL_PROGRAMS),
     Suite(
-        "pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,),
-        environment=HOLLOW, programs=("helm",),
+        "pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED, programs=POOL_PROGRAMS,
     ),
     Suite(
-        "pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED, programs=("helm",),
+        "pool-hollow", "the pool without any program of Kubernetes but kubectl", "verify", (POOL,),
+        environment=HOLLOW, programs=POOL_PROGRAMS,
+    ),
+    Suite(
+        "pool-mixed", "the pool with hollow super clusters alone", "verify", (POOL,), environment=MIXED, programs=POOL_PROGRAMS,
     ),
     Suite(
         "rest", "five quiet minutes of a settled pool of three super clusters", "verify", (f"{POOL}/test_rest.py",),

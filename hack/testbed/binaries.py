@@ -141,6 +141,7 @@ FAMILIES = (
         {},
         on_demand=True,
     ),
+    Family("coredns", "-s -w", {"coredns": "github.com/coredns/coredns"}, {}, on_demand=True),
     Family(
         "kubelet",
         _kubernetes_linker_flags(KUBERNETES_VERSION),

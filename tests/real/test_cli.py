@@ -467,6 +467,8 @@ def test_a_tenant_is_registered_with_separate_credentials_for_every_role(
         "cpu=10",
         "--api-endpoint",
         "api.acme:6443",
+        "--service-cidr",
+        "10.64.0.0/20",
     )
     added = vcsync("tenant", "add", "acme", "--kubeconfig", acme.kubeconfig, *options)
     assert added.code == 0, added.err
@@ -492,6 +494,16 @@ def test_a_tenant_is_registered_with_separate_credentials_for_every_role(
     listed = json.loads(vcsync("tenant", "list", "-o", "json").out)
     assert [(one["name"], one["spec"]["weight"]) for one in listed] == [("acme", 2)]
     fails(vcsync("tenant", "add", "acme", "--kubeconfig", acme.kubeconfig), 1, "acme is registered already")
+    assert vc["spec"]["serviceCidr"] == "10.64.0.0/20"
+    changed = vcsync("tenant", "set", "acme", "--service-cidr", "10.64.16.0/20")
+    assert "serviceCidr 10.64.0.0/20, now 10.64.16.0/20" in changed.out
+    assert virtual_cluster(bed, "acme")["spec"]["serviceCidr"] == "10.64.16.0/20"
+    umbrella = bed.tenants["umbrella"].kubeconfig
+    fails(
+        vcsync("tenant", "add", "umbrella", "--kubeconfig", umbrella, "--service-cidr", "10.64.0.0/16"),
+        1,
+        "--service-cidr 10.64.0.0/16: tenant acme has 10.64.16.0/20",
+    )
     fails(
         vcsync("tenant", "add", "twin", "--kubeconfig", acme.kubeconfig),
         1,

@@ -204,7 +204,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=(*READ, "create", "patch", "delete"),
         ),
         # Tenants may use those that the operator publishes.
-        Grant(group="networking.k8s.io", resources=("ingressclasses",), verbs=READ),
+        Grant(group="networking.k8s.io", resources=("ingressclasses", "servicecidrs"), verbs=READ),
         Grant(
             group="policy",
             resources=("poddisruptionbudgets",),

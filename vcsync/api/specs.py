@@ -561,7 +561,13 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         None
     )
     service_cidr: Annotated[
-        str, Meta(max_length=128), about("Field of VirtualCluster. vcsync keeps but ignores it.")
+        str,
+        Meta(max_length=128),
+        about(
+            "Range of the cluster IPs of the tenant's control plane, for example 10.64.0.0/20. Where a super cluster publishes "
+            "a ServiceCIDR that contains it, the copies of the tenant's Services keep their cluster IPs. No other tenant may "
+            "have an address of it: a range that overlaps one of an older VirtualCluster has no effect."
+        ),
     ] = ""
 
 

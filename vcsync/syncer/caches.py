@@ -25,6 +25,7 @@ from vcsync.kube.resources import (
     ROLE_BINDINGS,
     RUNTIME_CLASSES,
     SECRETS,
+    SERVICE_CIDRS,
     Resource,
 )
 from vcsync.objects.envelope import Envelope, decode, strip
@@ -198,6 +199,7 @@ class SuperCaches(_Side):
         on_read: called with every optional resource once its objects have been read.
         on_ingress: called with every change of an Ingress, also of those that are not of a tenant.
         on_ingress_class: called with the name of every published IngressClass that changed.
+        on_service_cidr: called when a published ServiceCIDR has changed.
     """
 
     def __init__(
@@ -213,6 +215,7 @@ class SuperCaches(_Side):
         on_read: Callable[[Resource], None] = lambda _: None,
         on_ingress: Callable[[Change], None] = lambda _: None,
         on_ingress_class: Callable[[str], None] = lambda _: None,
+        on_service_cidr: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_read = on_read
         self._kinds = kinds
@@ -259,6 +262,14 @@ class SuperCaches(_Side):
         }
         """The caches with the classes that the operator publishes. Only objects of kinds that read them wait for them."""
         self.runtime_classes = self.classes[RUNTIME_CLASSES]
+        # Servers before Kubernetes 1.33 have none.
+        self.service_cidrs = Reflector(
+            client,
+            SERVICE_CIDRS,
+            label_selector=PUBLIC,
+            sink=lambda _: on_service_cidr(),
+            backoff=_OPTIONAL_BACKOFF,
+        )
         self._departures: OrderedDict[str, bool] = OrderedDict()
 
     def reflector(self, resource: Resource) -> Reflector | None:
@@ -281,6 +292,7 @@ class SuperCaches(_Side):
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().run())
             tasks.create_task(self.role_bindings.run())
+            tasks.create_task(self.service_cidrs.run())
             for each in self.classes.values():
                 if each is not self.runtime_classes:
                     tasks.create_task(each.run())

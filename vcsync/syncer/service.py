@@ -69,6 +69,7 @@ from vcsync.tenancy.health import Patience
 from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
+from vcsync.tenancy.service_ranges import ServiceRanges
 from vcsync.tenancy.status import (
     last_errors,
     reconcile_metrics,
@@ -92,8 +93,8 @@ WAITING_SHOWN = 100
 
 log = structlog.get_logger(__name__)
 
-_PRIORITY_SECONDS = 5.0
-"""Longest time in seconds that Pods wait for the super cluster's PriorityClasses to be read."""
+_CREATION_SECONDS = 5.0
+"""Longest time in seconds that tenants wait for what copies have from their creation on to be read in the super cluster."""
 LEAVING_SECONDS = 1.0
 """Seconds until a drain is tried again for a tenant that is being removed."""
 
@@ -187,6 +188,7 @@ class Syncer:
             on_read=self._optional_kind_read,
             on_ingress=self._ingress_changed,
             on_ingress_class=lambda name: self._wake_others(Dependency("super", INGRESS_CLASSES, "", name)),
+            on_service_cidr=self._service_ranges_changed,
         )
         self._shown_nodes: ShownNodes | None = None
         self.ledger = Ledger(meta, super_id, self._placement_changed)
@@ -242,8 +244,14 @@ class Syncer:
             drain=self._enqueue_drain,
             period=self._settings.patrol_seconds,
         )
+        self._service_ranges = ServiceRanges()
         self._registry = TenantRegistry(
-            meta, names.ROLE_SYNCER, self._run_tenant, accept=self._in_shard, make_client=make_client
+            meta,
+            names.ROLE_SYNCER,
+            self._run_tenant,
+            accept=self._in_shard,
+            on_change=self._virtual_cluster_changed,
+            make_client=make_client,
         )
 
     # --- start and end
@@ -267,7 +275,7 @@ class Syncer:
                 await wait_for_caches(
                     [*self.caches.required(), self.ledger.reflector, self._super_clusters.reflector]
                 )
-                await self._read_priority_classes()
+                await self._read_what_creations_need()
                 self._synced = True
                 log.info("super cluster synced", super_cluster=self.super_id)
                 self._begin_drains()
@@ -281,14 +289,16 @@ class Syncer:
         finally:
             self._synced = False
 
-    async def _read_priority_classes(self) -> None:
-        """Wait until the published PriorityClasses are known: a Pod keeps the priority that it was created with.
+    async def _read_what_creations_need(self) -> None:
+        """Wait until the published PriorityClasses and ServiceCIDRs are known.
 
-        A syncer whose roles are of an earlier version goes on without them.
+        A Pod keeps the priority that it was created with, and a Service its cluster IP. A syncer whose roles are of an earlier
+        version, or whose super cluster has no ServiceCIDRs, goes on without them.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PRIORITY_SECONDS):
+            async with asyncio.timeout(_CREATION_SECONDS):
                 await self.caches.classes[PRIORITY_CLASSES].wait_synced()
+                await self.caches.service_cidrs.wait_synced()
 
     async def _work(self) -> None:
         try:
@@ -345,6 +355,7 @@ class Syncer:
             hosts=self._hosts,
             shown_nodes=lambda: self._shown_nodes,
             networks=lambda: self._networks,
+            service_range=self._service_ranges.range_of,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -506,6 +517,15 @@ class Syncer:
         session = self._tenants.get(owner.tenant)
         if session is not None:
             session.report_not_shared(owner.namespace, service, message)
+
+    def _virtual_cluster_changed(self, change: Change) -> None:
+        if self._service_ranges.observe(change):
+            self._service_ranges_changed()
+
+    def _service_ranges_changed(self) -> None:
+        """Follow a change of the ranges of cluster IPs that tenants have for themselves, or that are published here."""
+        for session in self._tenants.values():
+            session.refresh_context()
 
     def _released(self, tenant: str) -> datetime | None:
         """Return when an operator last released the brake of a tenant; "" stands for objects without tenant."""

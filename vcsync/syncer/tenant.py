@@ -24,7 +24,7 @@ from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.host_index import HostIndex
-from vcsync.syncer.kinds import metadata, volume_event
+from vcsync.syncer.kinds import cluster_ips, metadata, volume_event
 from vcsync.syncer.kinds.event import event_up, regarding
 from vcsync.syncer.kinds.node import without_effect
 from vcsync.syncer.kinds.plan import Dependency, Kind, Notify, TenantContext
@@ -90,6 +90,7 @@ class TenantSync:
         leaving: tells whether the tenant is being removed from the pool.
         hosts: hosts of Ingresses in the super cluster.
         networks: returns the network of each super cluster that is in one, by its id.
+        service_range: returns the range of cluster IPs that the tenant has for itself, in CIDR notation; "" if it has none.
     """
 
     def __init__(
@@ -116,9 +117,11 @@ class TenantSync:
         hosts: HostIndex | None = None,
         shown_nodes: Callable[[], ShownNodes | None] = lambda: None,
         networks: Callable[[], Mapping[str, str]] = dict,
+        service_range: Callable[[VirtualCluster], str] = lambda _: "",
     ) -> None:
         self._shown_nodes = shown_nodes
         self._networks = networks
+        self._service_range = service_range
         self._kubelet_api = kubelet_api
         self._leaving = leaving
         self._kubelet: Endpoint | None = None
@@ -560,6 +563,9 @@ class TenantSync:
             runtime_classes=self._runtime_classes,
             shown_nodes=self._shown_nodes(),
             dns_nameserver=self._nameserver(),
+            cluster_ips=cluster_ips.range_here(
+                self._service_range(virtual_cluster), self._super_caches.service_cidrs.cache.items()
+            ),
             kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
             networks=self._networks(),
             binds_streams=self._super_caches.role_bindings.synced,

@@ -51,6 +51,10 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             "needs both cpu and memory",
         ),
         (["tenant", "add", "acme", "--kubeconfig", "x", "--api-endpoint", "a:b:c"], "--api-endpoint 'a:b:c'"),
+        (
+            ["tenant", "add", "acme", "--kubeconfig", "x", "--service-cidr", "10.64.0.1/20"],
+            "'10.64.0.1/20' is no range of addresses",
+        ),
         (["explain", "pod", "acme/default"], "give TENANT/NAMESPACE/NAME"),
         (["run", "syncer", "--super-cluster", "r1", "--shard", "5/4"], "--shard '5/4'"),
         (["run", "all", "--kubeconfigs", "/nowhere"], "/nowhere"),

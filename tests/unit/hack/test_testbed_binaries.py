@@ -76,7 +76,8 @@ def test_every_family_has_its_module_and_pins_the_versions_it_stamps() -> None:
 
 
 def test_programs_other_than_servers_are_built_only_on_request() -> None:
-    assert {"helm", "e2e.test", "kubectl-spdy", "metrics-server", *binaries.NODE} == set(binaries.ON_DEMAND)
+    others = {"coredns", "helm", "e2e.test", "kubectl-spdy", "metrics-server"}
+    assert {*others, *binaries.NODE} == set(binaries.ON_DEMAND)
     assert {"kubelet", "containerd", "runc", "bridge"} < set(binaries.NODE)
     assert not set(binaries.ON_DEMAND) & set(binaries.SERVERS)
 

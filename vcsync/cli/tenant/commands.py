@@ -41,6 +41,7 @@ from vcsync.cli.tenant.limits import (
     limits_of,
 )
 from vcsync.cli.tenant.metrics import tenant_metrics
+from vcsync.cli.tenant.service_cidr import require_free, service_cidr_option
 from vcsync.cli.tenant.set import set_
 from vcsync.registration import manifests
 from vcsync.registration.accounts import tenant_secrets
@@ -117,6 +118,7 @@ class NewTenant:
     metavar="HOST:PORT",
     help="Address of the tenant's API for Pods, if it is not the kubeconfig's server.",
 )
+@service_cidr_option
 @as_given_option
 @meta_option
 def add(
@@ -128,6 +130,7 @@ def add(
     quota: tuple[str, ...],
     slice_size: tuple[str, ...],
     api_endpoint: str | None,
+    service_cidr: str | None,
     as_given: bool,
     meta: str | None,
 ) -> None:
@@ -143,6 +146,8 @@ def add(
     if api_endpoint:
         host, port = parse_endpoint("--api-endpoint", api_endpoint)
         spec["apiEndpoint"] = {"host": host, "port": port}
+    if service_cidr:
+        spec["serviceCidr"] = service_cidr
     admin = read_admin(kubeconfig, as_given=as_given)
     asyncio.run(_add(NewTenant(tenant, admin, as_given, spec), meta))
 
@@ -171,6 +176,9 @@ async def _add(new: NewTenant, meta: str | None) -> None:
             # The Secret and its key have the same name (VirtualCluster's convention).
             name = names.ADMIN_KUBECONFIG_SECRET
             return [manifests.secret(root, name, name, new.admin.content)]
+
+        if cidr := new.spec.get("serviceCidr"):
+            await require_free(meta_cluster, new.name, cidr)
 
         version, root = await register(meta_cluster, control_plane, new.name, new.spec, secrets)
     click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")

@@ -23,6 +23,7 @@ from vcsync.cli.tenant.limits import (
     changes,
     limits_of,
 )
+from vcsync.cli.tenant.service_cidr import require_free, service_cidr_option
 from vcsync.kube.errors import NotFound
 from vcsync.registration.registered import is_managed, require_tenant
 
@@ -68,6 +69,7 @@ from vcsync.registration.registered import is_managed, require_tenant
     metavar="NAME",
     help="TenantTemplate that sets what the Tenant does not set itself; '': none. Only if a Tenant object manages the tenant.",
 )
+@service_cidr_option
 @embedded.reaching
 def set_(
     *,
@@ -82,6 +84,7 @@ def set_(
     limits: str | None,
     user_limits: str | None,
     template: str | None,
+    service_cidr: str | None,
     data: Path | None,
     meta: str | None,
 ) -> None:
@@ -93,13 +96,15 @@ def set_(
     share: dict[str, Any] = dict(limits_of(default_quota=default_quota, quota=quota, slice_size=slice_size))
     if weight is not None:
         share["weight"] = weight
+    if service_cidr is not None:
+        share["serviceCidr"] = service_cidr
     given = {"controllers": controllers, "storage": storage, "objects": objects}
     own = _of_control_plane(controllers, storage, objects)
     requests = _of_requests(limits, user_limits)
     if not share and not own and requests is None and template is None:
         raise WrongInputError(
-            "give at least one option: --weight, --quota, --default-quota, --slice-size or --template; for an embedded control "
-            "plane also --controllers, --storage, --objects, --limits or --user-limits"
+            "give at least one option: --weight, --quota, --default-quota, --slice-size, --template or --service-cidr; for an "
+            "embedded control plane also --controllers, --storage, --objects, --limits or --user-limits"
         )
     if template is not None:
         asyncio.run(_name_template(tenant, template, data, meta))
@@ -185,7 +190,13 @@ def _number(text: str) -> int:
 async def _set(tenant: str, share: Mapping[str, Any], meta: str | None) -> None:
     async with meta_client(meta) as meta_cluster:
         vc = await require_tenant(meta_cluster, tenant)
+        if cidr := share.get("serviceCidr"):
+            await require_free(meta_cluster, vc.spec.tenant or vc.name, cidr)
         patch, lines = changes(vc, share)
+        if "serviceCidr" in patch:
+            # No Tenant has it: it is unique in the pool.
+            own = {"serviceCidr": patch.pop("serviceCidr")}
+            await meta_cluster.patch(VIRTUAL_CLUSTERS, vc.name, {"spec": own}, vc.namespace)
         if patch and await is_managed(meta_cluster, vc.name):
             # The tenant controller copies these fields to the VirtualCluster.
             await meta_cluster.patch(TENANTS, vc.name, {"spec": patch})

@@ -196,6 +196,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     """The tenant's RuntimeClass name -> the super cluster's; "" if the operator publishes none for it. Follows changes."""
     dns_nameserver: str = ""
     """ClusterIP of the tenant's `kube-system/kube-dns` in this super cluster; "" if it has none here."""
+    cluster_ips: str = ""
+    """Range of cluster IPs that are the tenant's own in this super cluster, in CIDR notation; "" if it has none here."""
     dns_options: tuple[tuple[str, str], ...] = (("ndots", "5"),)
     shown_nodes: ShownNodes | None = None
     """Labels and taints of nodes that the operator shows to tenants on virtual nodes; None if that is not known yet."""

@@ -1,6 +1,7 @@
 """Services: the tenant's settings are copied down. Values that a super cluster allocates stay there or become annotations.
 
-Addresses, node ports and health check ports belong to the API server that allocates them. With several super clusters, each
+Addresses, node ports and health check ports belong to the API server that allocates them, but for cluster IPs of a range that a
+tenant has for itself (see `cluster_ips`). With several super clusters, each
 of them contributes its load balancer addresses. Each syncer writes its own contribution and the union of all, so the order
 of the writes does not matter. Each syncer also writes an annotation with the node ports of its super cluster.
 """
@@ -16,7 +17,7 @@ import msgspec
 from vcsync.api import names
 from vcsync.kube.resources import SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
-from vcsync.syncer.kinds import balancer_status, metadata, reachability
+from vcsync.syncer.kinds import balancer_status, cluster_ips, metadata, reachability
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -132,6 +133,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if _is_headless(spec) != _is_headless(actual):
         # clusterIP cannot change between None and an address.
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
+    if (addresses := cluster_ips.kept(spec, context)) and actual.get("clusterIPs") != addresses:
+        return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
     changes = metadata.metadata_patch(v, p, context, annotations=_annotations(v, spec, context))
     fields = _spec_patch(spec, actual)
     down = metadata.super_patch(SERVICES, p, changes, {"spec": fields} if fields else {})
@@ -199,6 +202,8 @@ def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: Vie
         "spec": convert(spec),
     }
     body["metadata"]["annotations"] |= _cluster_ip_annotation(spec)
+    if addresses := cluster_ips.kept(spec, context):
+        body["spec"] |= {"clusterIP": addresses[0], "clusterIPs": addresses}
     return Plan((Create("super", SERVICES, body["metadata"]["namespace"], body),))
 
 

@@ -1,0 +1,33 @@
+"""Ranges of IP addresses in CIDR notation. Pure."""
+
+import ipaddress
+from functools import lru_cache
+
+AddressRange = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@lru_cache(maxsize=4096)
+def address_range(text: str) -> AddressRange | None:
+    """Return the range that a text such as `10.64.0.0/20` stands for; None if it is no range, or has bits beyond its prefix."""
+    try:
+        return ipaddress.ip_network(text) if "/" in text else None
+    except ValueError:
+        return None
+
+
+def has_address(within: AddressRange, address: str) -> bool:
+    """Return whether an IP address is in a range."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return found.version == within.version and found in within
+
+
+def covers(outer: AddressRange, inner: AddressRange) -> bool:
+    """Return whether all addresses of a range are in another one."""
+    return (
+        outer.version == inner.version
+        and outer.network_address <= inner.network_address  # type: ignore[operator]  # of the same version
+        and outer.broadcast_address >= inner.broadcast_address  # type: ignore[operator]
+    )

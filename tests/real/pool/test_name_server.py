@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from pool_kit import TWO_SLICES, Json, Pool, Space, deployment, pod, quota
 
+from hack.system import SystemFailed
 from tests.real.waiting import eventually
 
+SUPERS = ("r1", "r2")
 SERVICE: Json = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -52,3 +56,74 @@ def endpoint_addresses(space: Space, cluster: str, name: str) -> list[str]:
     endpoints = space.there(cluster, "endpoints", name) or {}
     subsets = endpoints.get("subsets") or []
     return [each["ip"] for subset in subsets for each in subset.get("addresses") or []]
+
+
+@pytest.mark.timeout(300)
+def test_the_operator_gives_a_tenant_a_name_server_and_removes_it(pool: Pool) -> None:
+    system = pool.new_space("umbrella", name="kube-system")
+    install = ("tenant", "dns", "umbrella", "--kubeconfig", str(pool.cluster("umbrella").kubeconfig))
+    with pool.configured("umbrella", clusterDomain=None), pool.space("umbrella") as space:
+        try:
+            assert "has the name server" in pool.system.vcsync(*install, "--replicas", "1")
+            eventually(lambda: ready_replicas(system) == 1)
+            below = {each: eventually(partial(cluster_ip, system, each)) for each in SUPERS}
+            for each in SUPERS:
+                space.apply(pod(f"asks-{each}", on=each))
+                space.running(f"asks-{each}")
+                config = (space.there(each, "pods", f"asks-{each}") or {})["spec"]["dnsConfig"]
+                assert config["nameservers"] == [below[each]]
+                assert config["searches"][0] == f"{space.name}.svc.cluster.local"
+
+            newer = "registry.example.com/coredns:v9"
+            pool.system.vcsync(*install, "--image", newer)
+            eventually(lambda: images(system) == {newer} and ready_replicas(system) == 2)
+            assert {each: cluster_ip(system, each) for each in SUPERS} == below
+
+            assert "is removed" in pool.system.vcsync(*install, "--off")
+            left = system.kubectl(
+                "get", "deployment,service,resourcequota,serviceaccount,configmap", "-o", "name"
+            )
+            assert "coredns" not in left
+            assert "/kube-dns\n" not in left
+        finally:
+            pool.system.vcsync(*install, "--off", check=False)
+
+
+def test_a_name_server_of_the_tenants_own_stays(pool: Pool) -> None:
+    system = pool.new_space("umbrella", name="kube-system")
+    install = ("tenant", "dns", "umbrella", "--kubeconfig", str(pool.cluster("umbrella").kubeconfig))
+    system.apply(SERVICE)
+    try:
+        with pytest.raises(SystemFailed, match="has a name server of its own, which stays: Service kube-dns"):
+            pool.system.vcsync(*install)
+        assert system.get("deployments", "coredns", "apps/v1") is None
+        pool.system.vcsync(*install, "--off", check=False)
+        assert system.get("services", "kube-dns") is not None
+    finally:
+        system.kubectl("delete", "service", "kube-dns")
+
+
+def test_the_kubeconfig_must_lead_to_the_tenant(pool: Pool) -> None:
+    other = ("tenant", "dns", "umbrella", "--kubeconfig", str(pool.cluster("acme").kubeconfig))
+    with pytest.raises(SystemFailed, match="does not lead to the control plane of tenant umbrella"):
+        pool.system.vcsync(*other)
+
+
+def ready_replicas(system: Space) -> int:
+    found = system.get("deployments", "coredns", "apps/v1") or {}
+    status = found.get("status") or {}
+    updated = status.get("observedGeneration") == found.get("metadata", {}).get("generation")
+    same = status.get("readyReplicas") == status.get("replicas") == status.get("updatedReplicas")
+    return int(status.get("readyReplicas") or 0) if updated and same else 0
+
+
+def images(system: Space) -> set[str]:
+    return {
+        each["spec"]["containers"][0]["image"]
+        for each in system.pods()
+        if "coredns" in each["metadata"]["name"]
+    }
+
+
+def cluster_ip(system: Space, cluster: str) -> str:
+    return str((system.there(cluster, "services", "kube-dns") or {}).get("spec", {}).get("clusterIP", ""))

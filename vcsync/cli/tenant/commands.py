@@ -32,6 +32,7 @@ from vcsync.cli.tenant import leave as departures
 from vcsync.cli.tenant import rotate as rotation
 from vcsync.cli.tenant import suspend as suspension
 from vcsync.cli.tenant.connect import connect
+from vcsync.cli.tenant.dns import dns, install
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
     QUOTA_HELP,
@@ -48,6 +49,7 @@ from vcsync.registration.accounts import tenant_secrets
 from vcsync.registration.clients import stored_client
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.kubeconfigs import Admin, read_admin
+from vcsync.registration.name_server import NameServer
 from vcsync.registration.registered import require_tenant, virtual_clusters
 from vcsync.registration.tenants import check_control_plane, register
 from vcsync.tenancy.credentials import CredentialsReader
@@ -80,6 +82,7 @@ for command in (
     rotation.rotate,
     renew_tenant,
     tenant_metrics,
+    dns,
     embedded.revoke,
     archives.export,
     archives.import_,
@@ -98,6 +101,7 @@ class NewTenant:
     name: str
     admin: Admin
     as_given: bool
+    with_dns: bool
     spec: dict[str, Any]
     """Of the VirtualCluster."""
 
@@ -119,6 +123,12 @@ class NewTenant:
     help="Address of the tenant's API for Pods, if it is not the kubeconfig's server.",
 )
 @service_cidr_option
+@click.option(
+    "--dns",
+    "with_dns",
+    is_flag=True,
+    help="Also run CoreDNS in its kube-system, as 'vcsync tenant dns' does.",
+)
 @as_given_option
 @meta_option
 def add(
@@ -131,6 +141,7 @@ def add(
     slice_size: tuple[str, ...],
     api_endpoint: str | None,
     service_cidr: str | None,
+    with_dns: bool,
     as_given: bool,
     meta: str | None,
 ) -> None:
@@ -149,7 +160,7 @@ def add(
     if service_cidr:
         spec["serviceCidr"] = service_cidr
     admin = read_admin(kubeconfig, as_given=as_given)
-    asyncio.run(_add(NewTenant(tenant, admin, as_given, spec), meta))
+    asyncio.run(_add(NewTenant(tenant, admin, as_given, with_dns, spec), meta))
 
 
 def check_name(tenant: str) -> None:
@@ -181,7 +192,10 @@ async def _add(new: NewTenant, meta: str | None) -> None:
             await require_free(meta_cluster, new.name, cidr)
 
         version, root = await register(meta_cluster, control_plane, new.name, new.spec, secrets)
-    click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
+        click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
+        if new.with_dns:
+            vc = await require_tenant(meta_cluster, new.name)
+            await install(meta_cluster, control_plane, vc, NameServer())
     if "defaultQuota" not in new.spec:
         click.echo(
             "next: the tenant creates a ResourceQuota with cpu and memory in a namespace to have it placed, and a LimitRange "

@@ -26,6 +26,7 @@ _RESOURCES = {
         resources.SERVICES,
         resources.DEPLOYMENTS,
         resources.RESOURCE_QUOTAS,
+        resources.SERVICE_CIDRS,
         resources.ROLES,
         resources.ROLE_BINDINGS,
         resources.CLUSTER_ROLES,

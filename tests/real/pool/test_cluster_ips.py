@@ -38,7 +38,7 @@ def range_of(cluster: Cluster) -> str:
 
 
 @contextmanager
-def published(cluster: Cluster, cidr: str) -> Iterator[None]:
+def published(cluster: Cluster, cidr: str, *, name: str = "tenants") -> Iterator[None]:
     """Have a super cluster give cluster IPs of a range to tenants: by its own range if that contains it, else by another."""
     if ipaddress.ip_network(cidr).overlaps(ipaddress.ip_network(range_of(cluster))):
         cluster.kubectl("label", "servicecidr", "kubernetes", LABEL)
@@ -50,7 +50,7 @@ def published(cluster: Cluster, cidr: str) -> Iterator[None]:
     body: Json = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
-        "metadata": {"name": "tenants", "labels": {names.SUPER_PUBLIC: names.TRUE}},
+        "metadata": {"name": name, "labels": {names.SUPER_PUBLIC: names.TRUE}},
         "spec": {"cidrs": [cidr]},
     }
     cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
@@ -58,7 +58,7 @@ def published(cluster: Cluster, cidr: str) -> Iterator[None]:
         yield
     finally:
         # It ends once no address of it is in use.
-        cluster.kubectl("delete", "servicecidr", "tenants", "--wait=false")
+        cluster.kubectl("delete", "servicecidr", name, "--wait=false")
 
 
 def service(name: str, **spec: object) -> Json:
@@ -146,3 +146,27 @@ def test_an_address_that_somebody_else_has_is_refused_there_with_the_reason(
         assert space.there("r1", "services", "second") is None
     finally:
         pool.cluster("r1").kubectl("delete", "service", "-n", "default", "operators")
+
+
+def test_a_tenant_gets_a_range_besides_that_of_its_control_plane(pool: Pool, dns: CoreDns) -> None:
+    cidr, changed = "10.80.16.0/20", "10.80.32.0/20"
+    umbrella, vcsync = pool.cluster("umbrella"), pool.system.vcsync
+    install = ("tenant", "dns", "umbrella", "--kubeconfig", str(umbrella.kubeconfig))
+    with ExitStack() as stack:
+        for each in SUPERS:
+            stack.enter_context(published(pool.cluster(each), "10.80.0.0/16", name="more"))
+        space = stack.enter_context(pool.space("umbrella"))
+        try:
+            vcsync("tenant", "set", "umbrella", "--service-cidr", cidr)
+            vcsync(*install)
+            space.apply(service("web", clusterIP="10.80.16.80"))
+            eventually(lambda: addresses_below(space, "web") == {"10.80.16.80"})
+
+            vcsync("tenant", "set", "umbrella", "--service-cidr", changed)
+            vcsync(*install)
+            space.apply(service("late", clusterIP="10.80.32.80"))
+            eventually(lambda: addresses_below(space, "late") == {"10.80.32.80"})
+            assert addresses_below(space, "web") == {"10.80.16.80"}
+        finally:
+            vcsync(*install, "--off")
+            vcsync("tenant", "set", "umbrella", "--service-cidr", "")

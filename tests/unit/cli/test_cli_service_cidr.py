@@ -5,8 +5,9 @@ import json
 import pytest
 
 from vcsync.api.objects import VirtualCluster
-from vcsync.cli.tenant.service_cidr import owner_of
+from vcsync.cli.tenant.service_cidr import contains, manifest, owner_of, ranges_of
 from vcsync.objects.envelope import parse
+from vcsync.registration.manifests import resource_of
 
 
 def tenant(name: str, cidr: str) -> VirtualCluster:
@@ -32,3 +33,15 @@ def test_a_range_that_another_tenant_has_addresses_of_is_found(cidr: str, owner:
 
 def test_a_tenant_may_change_its_own_range() -> None:
     assert owner_of("10.64.0.0/16", "acme", POOL) == ""
+
+
+@pytest.mark.parametrize("cidr", ["10.64.0.0/20", "fd00::/108"])
+def test_the_service_cidr_of_a_range_contains_it(cidr: str) -> None:
+    body = manifest(cidr)
+    assert resource_of(body).plural == "servicecidrs"
+    assert body["metadata"]["name"].replace("-", "").isalnum()
+    found = parse(json.dumps(body).encode())
+    assert ranges_of(found) == (cidr,)
+    assert contains([found], cidr)
+    assert not contains([found], "10.0.0.0/8")
+    assert not contains([], cidr)

@@ -3,9 +3,13 @@
 Source: Kubernetes' `pkg/registry/core/service/{ipallocator,portallocator}`.
 """
 
+import ipaddress
 import secrets
 import uuid
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+
+import msgspec
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.core import service_claims
@@ -17,6 +21,10 @@ from vcsync.apiserver.request.claims import NOTHING, Reservation
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compare, Delete, Put, Store
 
+MOST_RANGES = 16
+"""ServiceCIDRs of a tenant from which its addresses are allocated, by name."""
+SMALLEST_RANGE = 4
+"""Addresses of the smallest range that has some for Services."""
 ATTEMPTS = 64
 """Random allocations that are tried before the range counts as full."""
 NETWORKING = "networking.k8s.io"
@@ -26,12 +34,28 @@ LABELS = {
 }
 
 
+class _Metadata(msgspec.Struct):
+    deletionTimestamp: str | None = None  # noqa: N815 - as JSON spells it
+
+
+class _Cidrs(msgspec.Struct, frozen=True):
+    cidrs: tuple[str, ...] = ()
+
+
+class _ServiceCidr(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Cidrs = _Cidrs()
+
+
+_service_cidr = msgspec.json.Decoder(_ServiceCidr).decode
+
+
 class ServiceClaims:
     """Reserves the addresses and ports of the Services of every tenant.
 
     Args:
         store: Holds the allocations.
-        network: The ranges of addresses and ports.
+        network: The ranges of addresses and ports that every tenant has.
     """
 
     def __init__(self, store: Store, network: Network) -> None:
@@ -73,12 +97,13 @@ class ServiceClaims:
         name = new["metadata"].get("name") or scope.name
         spec = dict(new.get("spec") or {})
         avoid: frozenset[str] = frozenset()
+        network = await self._network_of(scope, new, old)
         for _attempt in range(ATTEMPTS):
             new["spec"] = (
                 {**spec, "ports": [dict(each) for each in spec["ports"]]} if spec.get("ports") else dict(spec)
             )
             allocation: Allocation = service_claims.allocate(
-                new, old, self._network, secrets.randbelow, avoid=avoid, dry_run=dry_run
+                new, old, network, secrets.randbelow, avoid=avoid, dry_run=dry_run
             )
             if allocation.findings:
                 raise errors.invalid("Service", "", name, allocation.findings)
@@ -93,6 +118,22 @@ class ServiceClaims:
                 break
             avoid = await self._ports_held(scope)
         raise errors.internal("failed to allocate a serviceIP or node port: range is full")
+
+    async def _network_of(self, scope: Scope, new: Object, old: Object | None) -> Network:
+        """Return the ranges of a tenant. Its ServiceCIDRs are read only for a Service that needs an address."""
+        kept = service_claims.held(old) if old is not None else frozenset()
+        if any(each.startswith("ip/") for each in kept & service_claims.held(new)):
+            return self._network
+        records = await self._store.range_cached(object_key(scope.tenant, NETWORKING, "servicecidrs", "", ""))
+        found = (_service_cidr(each.value) for each in records[: MOST_RANGES + 1])
+        further = tuple(
+            cidr
+            for each in found
+            if each.metadata.deletionTimestamp is None
+            for cidr in each.spec.cidrs
+            if cidr != self._network.addresses and _has_addresses(cidr)
+        )
+        return replace(self._network, further=further)
 
     async def _ports_held(self, scope: Scope) -> frozenset[str]:
         """Return the keys of all allocated ports. With many ports, every random choice would include a taken one."""
@@ -127,3 +168,9 @@ class ServiceClaims:
             "labels": LABELS,
         }
         return stored.pack({"metadata": address_metadata, "spec": {"parentRef": parent}})
+
+
+def _has_addresses(cidr: str) -> bool:
+    """Return whether a range has IPv4 addresses for Services."""
+    found = ipaddress.ip_network(cidr)
+    return found.version == 4 and found.num_addresses >= SMALLEST_RANGE

@@ -42,7 +42,7 @@ from vcsync.cli.tenant.limits import (
     limits_of,
 )
 from vcsync.cli.tenant.metrics import tenant_metrics
-from vcsync.cli.tenant.service_cidr import require_free, service_cidr_option
+from vcsync.cli.tenant.service_cidr import ensure_allocated, require_free, service_cidr_option
 from vcsync.cli.tenant.set import set_
 from vcsync.registration import manifests
 from vcsync.registration.accounts import tenant_secrets
@@ -190,6 +190,7 @@ async def _add(new: NewTenant, meta: str | None) -> None:
 
         if cidr := new.spec.get("serviceCidr"):
             await require_free(meta_cluster, new.name, cidr)
+            await ensure_allocated(control_plane, cidr)
 
         version, root = await register(meta_cluster, control_plane, new.name, new.spec, secrets)
         click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")

@@ -16,6 +16,7 @@ from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import admin_client, kubeconfig_option, meta_client, meta_option, note
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.tenant.service_cidr import ensure_allocated
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
@@ -111,6 +112,8 @@ async def install(
     if await _needs_quota(control_plane, vc):
         await _slice(control_plane)
         objects = [name_server.quota(wanted), *objects]
+    if vc.spec.service_cidr:
+        await ensure_allocated(control_plane, vc.spec.service_cidr)
     await manifests.apply(control_plane, objects)
     click.echo(f"tenant {tenant} has the name server {wanted.image} for {wanted.domain}")
     if not vc.spec.service_cidr:

@@ -1,14 +1,27 @@
-"""The option `--service-cidr` of commands that add or change a tenant: its range of cluster IPs."""
+"""A tenant's range of cluster IPs: the option `--service-cidr`, and the ServiceCIDR in its control plane."""
 
+import re
 from collections.abc import Iterable
+from typing import Any
 
 import click
+from msgspec import Struct
 
 from vcsync.api.objects import VirtualCluster
+from vcsync.api.rbac import PART_OF, PROJECT
+from vcsync.cli.command.common import note
 from vcsync.cli.command.errors import FailedError
 from vcsync.kube.client import Client
-from vcsync.objects.address_ranges import address_range
+from vcsync.kube.errors import NotFound
+from vcsync.kube.resources import SERVICE_CIDRS
+from vcsync.objects.address_ranges import address_range, covers
+from vcsync.objects.envelope import Envelope, decode
+from vcsync.registration import manifests
 from vcsync.registration.registered import virtual_clusters
+
+
+class _Cidrs(Struct):
+    cidrs: tuple[str, ...] = ()
 
 
 def _parsed(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -52,3 +65,46 @@ def owner_of(cidr: str, tenant: str, found: Iterable[VirtualCluster]) -> str:
         if wanted.overlaps(other):
             return f"tenant {name} has {other}"
     return ""
+
+
+async def ensure_allocated(control_plane: Client, cidr: str) -> None:
+    """Have a tenant's control plane allocate cluster IPs from its range, and no longer from one that it had before.
+
+    Raises:
+        KubeError: the control plane refuses it.
+    """
+    try:
+        found = await control_plane.list(SERVICE_CIDRS)
+    except NotFound:
+        note(
+            f"the control plane has no ServiceCIDRs: --service-cluster-ip-range of its kube-apiserver must be {cidr}"
+        )
+        return
+    for each in found:
+        if each.labels.get(PART_OF) == PROJECT and ranges_of(each) != (cidr,):
+            await manifests.delete_if_there(control_plane, SERVICE_CIDRS, each.name)
+    if not contains(found, cidr):
+        await manifests.apply(control_plane, [manifest(cidr)])
+
+
+def ranges_of(service_cidr: Envelope) -> tuple[str, ...]:
+    """Return the ranges of a ServiceCIDR. Pure."""
+    return decode(service_cidr.spec, _Cidrs).cidrs if service_cidr.spec else ()
+
+
+def contains(service_cidrs: Iterable[Envelope], cidr: str) -> bool:
+    """Return whether a control plane allocates from a range. Pure."""
+    wanted = address_range(cidr)
+    known = (address_range(text) for each in service_cidrs if not each.deleting for text in ranges_of(each))
+    return wanted is not None and any(each is not None and covers(each, wanted) for each in known)
+
+
+def manifest(cidr: str) -> dict[str, Any]:
+    """Return the ServiceCIDR of a tenant's range. Its ranges cannot change, so its name contains them. Pure."""
+    name = "vcsync-" + re.sub("[^0-9a-f]+", "-", cidr.lower())
+    return {
+        "apiVersion": SERVICE_CIDRS.api_version,
+        "kind": SERVICE_CIDRS.kind,
+        "metadata": {"name": name, "labels": {PART_OF: PROJECT}},
+        "spec": {"cidrs": [cidr]},
+    }

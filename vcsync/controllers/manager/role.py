@@ -24,6 +24,7 @@ from vcsync.controllers.job.ttl_plan import TTL_AFTER_FINISHED
 from vcsync.controllers.manager.term import Term
 from vcsync.controllers.namespace.namespace_controller import NAMESPACE
 from vcsync.controllers.network.network_plan import NETWORK
+from vcsync.controllers.network.service_cidr_plan import SERVICE_CIDR
 from vcsync.controllers.node.lifecycle_plan import node_lifecycle
 from vcsync.controllers.node.taint_eviction_plan import taint_eviction
 from vcsync.controllers.podgc.podgc_plan import pod_garbage_collector
@@ -67,6 +68,7 @@ def all_controllers(
         CLUSTER_ROLE_AGGREGATION,
         SERVICE_ACCOUNT,
         NETWORK,
+        SERVICE_CIDR,
         root_ca_publisher(authority),
         REPLICA_SET,
         REPLICATION_CONTROLLER,

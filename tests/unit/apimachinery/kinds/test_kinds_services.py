@@ -116,3 +116,29 @@ def test_the_address_of_a_service_may_not_change() -> None:
     assert [str(each) for each in SERVICE.validate_update(new, old)] == [
         'spec.clusterIPs[0]: Invalid value: ["10.0.0.6"]: may not change once set'
     ]
+
+
+FURTHER = Network("10.0.0.0/28", further=("10.64.0.0/28", "10.65.0.0/28"))
+
+
+def test_an_address_is_chosen_from_the_tenants_further_ranges() -> None:
+    assert [each.key for each in allocate(service(), None, FURTHER, first).claims] == ["ip/10.64.0.1"]
+    last = allocate(service(), None, FURTHER, lambda n: n - 1)
+    assert [each.key for each in last.claims] == ["ip/10.65.0.14"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("10.0.0.5", True),
+        ("10.64.0.5", True),
+        ("10.65.0.14", True),
+        ("10.65.0.15", False),
+        ("10.64.0.0", False),
+        ("10.66.0.5", False),
+    ],
+)
+def test_an_address_of_any_range_can_be_asked_for(asked: str, given: bool) -> None:
+    made = allocate(service(clusterIP=asked, clusterIPs=[asked]), None, FURTHER, first)
+    assert bool(made.claims) == given
+    assert bool(made.findings) != given

@@ -26,11 +26,18 @@ Choose = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A tenant's address range for Services, and its node ports: `first_port` to `last_port`, both inclusive."""
+    """A tenant's address ranges for Services, and its node ports: `first_port` to `last_port`, both inclusive.
+
+    Attributes:
+        addresses: the range that every tenant has.
+        further: ranges that the tenant has in addition, from which addresses are chosen if there are any. Upstream chooses
+            from all ranges; here a tenant gets addresses that super clusters have for it, too.
+    """
 
     addresses: str
     first_port: int = 30000
     last_port: int = 32767
+    further: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +169,9 @@ def _address(
     spec: Object, kept: frozenset[str], network: Network, choose: Choose
 ) -> tuple[list[Claim], list[FieldError]]:
     ips = items(spec, "clusterIPs")
-    addresses = ipaddress.ip_network(network.addresses)
     if not ips:
+        ranges = network.further or (network.addresses,)
+        addresses = ipaddress.ip_network(ranges[choose(len(ranges))] if len(ranges) > 1 else ranges[0])
         size = addresses.num_addresses - 2
         chosen = str(addresses[1 + choose(max(size, 1))])
         spec["clusterIP"], spec["clusterIPs"] = chosen, [chosen]
@@ -172,12 +180,18 @@ def _address(
     if f"ip/{asked}" in kept:
         return [], []
     message = f"failed to allocate IP {asked}: "
-    wanted = ipaddress.ip_address(asked)
-    if wanted not in addresses or wanted in (addresses.network_address, addresses.broadcast_address):
-        range_told = f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {network.addresses}"
+    if not any(_gives(each, asked) for each in (network.addresses, *network.further)):
+        told = ", ".join((network.addresses, *network.further))
+        range_told = f"the provided IP ({asked}) is not in the valid range. The range of valid IPs is {told}"
         return [], [errors.wrong("spec.clusterIPs", ips, message + range_told)]
     taken = errors.wrong("spec.clusterIPs", ips, f"{message}provided IP is already allocated")
     return [Claim(f"ip/{asked}", taken)], []
+
+
+def _gives(cidr: str, asked: str) -> bool:
+    """Return whether a Service can have an address of a range: neither its first nor its last one."""
+    addresses, wanted = ipaddress.ip_network(cidr), ipaddress.ip_address(asked)
+    return wanted in addresses and wanted not in (addresses.network_address, addresses.broadcast_address)
 
 
 def _ports(

@@ -564,7 +564,8 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         str,
         Meta(max_length=128),
         about(
-            "Range of the cluster IPs of the tenant's control plane, for example 10.64.0.0/20. Where a super cluster publishes "
+            "Range of the cluster IPs of the tenant's control plane, for example 10.64.0.0/20, or one of each IP family with a "
+            "comma between. Where a super cluster publishes "
             "a ServiceCIDR that contains it, the copies of the tenant's Services keep their cluster IPs. No other tenant may "
             "have an address of it: a range that overlaps one of an older VirtualCluster has no effect."
         ),

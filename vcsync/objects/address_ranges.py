@@ -15,6 +15,18 @@ def address_range(text: str) -> AddressRange | None:
         return None
 
 
+@lru_cache(maxsize=4096)
+def address_ranges(text: str) -> tuple[AddressRange, ...]:
+    """Return the ranges of a text: one, or one of each family with a comma between; none if the text is something else.
+
+    Kube-apiserver's `--service-cluster-ip-range` has this form, for example `10.64.0.0/20,fd00:64::/116`.
+    """
+    found = [address_range(each) for each in text.split(",")]
+    ranges = tuple(each for each in found if each is not None)
+    families = {each.version for each in ranges}
+    return ranges if len(found) == len(ranges) == len(families) else ()
+
+
 def has_address(within: AddressRange, address: str) -> bool:
     """Return whether an IP address is in a range."""
     try:

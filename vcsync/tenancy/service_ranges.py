@@ -4,19 +4,21 @@ The copies of a tenant's Services have the tenant's own cluster IPs in every sup
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vcsync.api.objects import InvalidObject, VirtualCluster
 from vcsync.kube.cache import Change
-from vcsync.objects.address_ranges import AddressRange, address_range
+from vcsync.objects.address_ranges import AddressRange, address_ranges
 
 Name = tuple[str, str]
 """Namespace and name of a VirtualCluster."""
+Span = tuple[int, int, int]
+"""IP version, first and last address of a range."""
 
 
 class Claim(NamedTuple):
-    """The range that a VirtualCluster asks for."""
+    """The ranges that a VirtualCluster asks for: one, or one of each IP family."""
 
     created: str
     """When the VirtualCluster was created, in RFC 3339."""
@@ -27,30 +29,31 @@ class Claim(NamedTuple):
 def granted(claims: Iterable[Claim]) -> dict[Name, str]:
     """Return the ranges that tenants have for themselves.
 
-    Of ranges that overlap, the one of the older VirtualCluster counts: a new tenant takes nothing from another one.
+    Of ranges that overlap, those of the older VirtualCluster count: a new tenant takes nothing from another one.
     """
-    taken: list[tuple[int, int, int]] = []
+    taken: list[Span] = []
     found: dict[Name, str] = {}
     for claim in sorted(claims):
-        wanted = address_range(claim.cidr)
-        if wanted is None:
+        spans = [_span(each) for each in address_ranges(claim.cidr)]
+        if not spans or any(_is_taken(span, taken) for span in spans):
             continue
-        span = _span(wanted)
-        place = bisect_left(taken, span)
-        neighbours = taken[max(place - 1, 0) : place + 1]
-        if any(_overlap(span, each) for each in neighbours):
-            continue
-        insort(taken, span)
+        for span in spans:
+            insort(taken, span)
         found[claim.name] = claim.cidr
     return found
 
 
-def _span(wanted: AddressRange) -> tuple[int, int, int]:
-    """Return version, first and last address."""
+def _is_taken(span: Span, taken: Sequence[Span]) -> bool:
+    """Return whether a range overlaps one of others, which are in order and do not overlap each other."""
+    place = bisect_left(taken, span)
+    return any(_overlap(span, each) for each in taken[max(place - 1, 0) : place + 1])
+
+
+def _span(wanted: AddressRange) -> Span:
     return wanted.version, int(wanted.network_address), int(wanted.broadcast_address)
 
 
-def _overlap(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+def _overlap(one: Span, other: Span) -> bool:
     return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 

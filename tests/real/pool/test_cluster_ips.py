@@ -25,6 +25,10 @@ def dns(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoreDn
     """A CoreDNS of tenant acme, whose cluster IPs both super clusters have for it."""
     cidr = range_of(pool.cluster("acme"))
     with ExitStack() as stack:
+        if any(overlap(cidr, range_of(pool.cluster(each))) for each in SUPERS):
+            # Tenants get nothing of the lower addresses of a super cluster's own range.
+            cidr = str(list(ipaddress.ip_network(cidr).subnets())[1])
+            stack.enter_context(service_cidr_in(pool.cluster("acme"), "own", cidr))
         for each in SUPERS:
             stack.enter_context(published(pool.cluster(each), cidr))
         stack.enter_context(pool.configured("acme", serviceCidr=cidr))
@@ -40,17 +44,30 @@ def range_of(cluster: Cluster) -> str:
 @contextmanager
 def published(cluster: Cluster, cidr: str, *, name: str = "tenants") -> Iterator[None]:
     """Have a super cluster give cluster IPs of a range to tenants: by its own range if that contains it, else by another."""
-    if ipaddress.ip_network(cidr).overlaps(ipaddress.ip_network(range_of(cluster))):
+    if overlap(cidr, range_of(cluster)):
         cluster.kubectl("label", "servicecidr", "kubernetes", LABEL)
         try:
             yield
         finally:
             cluster.kubectl("label", "servicecidr", "kubernetes", f"{names.SUPER_PUBLIC}-")
         return
+    with service_cidr_in(cluster, name, cidr, {names.SUPER_PUBLIC: names.TRUE}):
+        yield
+
+
+def overlap(one: str, other: str) -> bool:
+    return ipaddress.ip_network(one).overlaps(ipaddress.ip_network(other))
+
+
+@contextmanager
+def service_cidr_in(
+    cluster: Cluster, name: str, cidr: str, labels: dict[str, str] | None = None
+) -> Iterator[None]:
+    """Have a cluster allocate cluster IPs from a further range."""
     body: Json = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
-        "metadata": {"name": name, "labels": {names.SUPER_PUBLIC: names.TRUE}},
+        "metadata": {"name": name, "labels": labels or {}},
         "spec": {"cidrs": [cidr]},
     }
     cluster.kubectl("apply", "-f", "-", input=json.dumps(body))

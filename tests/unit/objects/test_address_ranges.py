@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.objects.address_ranges import address_range, covers, has_address
+from vcsync.objects.address_ranges import address_range, address_ranges, covers, has_address
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,20 @@ def test_ranges_in_a_range(outer: str, inner: str, whole: bool) -> None:
     assert found[0] is not None
     assert found[1] is not None
     assert covers(found[0], found[1]) is whole
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("10.64.0.0/20", 1),
+        ("10.64.0.0/20,fd00::/116", 2),
+        ("fd00::/116,10.64.0.0/20", 2),
+        ("10.64.0.0/20,10.65.0.0/20", 0),
+        ("10.64.0.0/20,", 0),
+        ("10.64.0.0/20, fd00::/116", 0),
+        ("10.64.0.0/20,fd00::/116,fd01::/116", 0),
+        ("", 0),
+    ],
+)
+def test_one_range_of_each_family(text: str, count: int) -> None:
+    assert len(address_ranges(text)) == count

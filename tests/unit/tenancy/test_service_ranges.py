@@ -56,6 +56,20 @@ def test_a_range_that_overlaps_an_older_one_has_no_effect_until_that_is_gone() -
     assert pool.of("late") == "10.64.0.0/16"
 
 
+def test_the_ranges_of_both_families_count_together_or_not_at_all() -> None:
+    pool = Ranges()
+    pool.put(virtual_cluster("acme", "10.64.0.0/20,fd00::/116"))
+    pool.put(virtual_cluster("six", "fd00::/120", created=1))
+    pool.put(virtual_cluster("both", "10.65.0.0/20,fd00::/108", created=2))
+    pool.put(virtual_cluster("four", "10.65.0.0/16", created=3))
+    assert {name: pool.of(name) for name in ("acme", "six", "both", "four")} == {
+        "acme": "10.64.0.0/20,fd00::/116",
+        "six": "",
+        "both": "",
+        "four": "10.65.0.0/16",
+    }
+
+
 def test_only_changes_of_ranges_count() -> None:
     pool = Ranges()
     assert not pool.put(virtual_cluster("acme"))

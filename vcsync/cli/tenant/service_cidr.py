@@ -14,7 +14,7 @@ from vcsync.cli.command.errors import FailedError
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import SERVICE_CIDRS
-from vcsync.objects.address_ranges import address_range, covers
+from vcsync.objects.address_ranges import address_ranges
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.registration import manifests
 from vcsync.registration.registered import virtual_clusters
@@ -30,17 +30,19 @@ def _parsed(_: click.Context, __: click.Parameter, text: str | None) -> str | No
     Raises:
         BadParameter: it is no range.
     """
-    if text and address_range(text) is None:
-        raise click.BadParameter(f"{text!r} is no range of addresses: give one such as 10.64.0.0/20")
+    if text and not address_ranges(text):
+        raise click.BadParameter(
+            f"{text!r} is no range of addresses: give one such as 10.64.0.0/20, or one of each IP family with a comma between"
+        )
     return text
 
 
 service_cidr_option = click.option(
     "--service-cidr",
-    metavar="CIDR",
+    metavar="CIDR[,CIDR]",
     callback=_parsed,
-    help="Range of the cluster IPs of the tenant's control plane, no address of which another tenant has: copies of its "
-    "Services keep them in super clusters that publish a ServiceCIDR with the range. '' for none.",
+    help="Range of the cluster IPs of the tenant's control plane, or one of each IP family, no address of which another tenant "
+    "has: copies of its Services keep them in super clusters that publish a ServiceCIDR with the range. '' for none.",
 )
 
 
@@ -57,13 +59,14 @@ async def require_free(meta_cluster: Client, tenant: str, cidr: str) -> None:
 
 def owner_of(cidr: str, tenant: str, found: Iterable[VirtualCluster]) -> str:
     """Return which other tenant has addresses of a range, and its range; "" if none has. Pure."""
-    wanted = address_range(cidr)
+    wanted = address_ranges(cidr)
     for vc in found:
-        name, other = vc.spec.tenant or vc.name, address_range(vc.spec.service_cidr)
-        if wanted is None or other is None or name == tenant or wanted.version != other.version:
+        name = vc.spec.tenant or vc.name
+        if name == tenant:
             continue
-        if wanted.overlaps(other):
-            return f"tenant {name} has {other}"
+        for other in address_ranges(vc.spec.service_cidr):
+            if any(each.version == other.version and each.overlaps(other) for each in wanted):
+                return f"tenant {name} has {other}"
     return ""
 
 
@@ -81,9 +84,9 @@ async def ensure_allocated(control_plane: Client, cidr: str) -> None:
         )
         return
     for each in found:
-        if each.labels.get(PART_OF) == PROJECT and ranges_of(each) != (cidr,):
+        if each.labels.get(PART_OF) == PROJECT and ranges_of(each) != tuple(cidr.split(",")):
             await manifests.delete_if_there(control_plane, SERVICE_CIDRS, each.name)
-    if not contains(found, cidr):
+    if not has_range(found, cidr):
         await manifests.apply(control_plane, [manifest(cidr)])
 
 
@@ -92,11 +95,14 @@ def ranges_of(service_cidr: Envelope) -> tuple[str, ...]:
     return decode(service_cidr.spec, _Cidrs).cidrs if service_cidr.spec else ()
 
 
-def contains(service_cidrs: Iterable[Envelope], cidr: str) -> bool:
-    """Return whether a control plane allocates from a range. Pure."""
-    wanted = address_range(cidr)
-    known = (address_range(text) for each in service_cidrs if not each.deleting for text in ranges_of(each))
-    return wanted is not None and any(each is not None and covers(each, wanted) for each in known)
+def has_range(service_cidrs: Iterable[Envelope], cidr: str) -> bool:
+    """Return whether a control plane allocates from exactly a range. From a larger one, it would choose other addresses. Pure."""
+    wanted = set(address_ranges(cidr))
+    return any(
+        wanted <= {one for text in ranges_of(each) for one in address_ranges(text)}
+        for each in service_cidrs
+        if not each.deleting
+    )
 
 
 def manifest(cidr: str) -> dict[str, Any]:
@@ -106,5 +112,5 @@ def manifest(cidr: str) -> dict[str, Any]:
         "apiVersion": SERVICE_CIDRS.api_version,
         "kind": SERVICE_CIDRS.kind,
         "metadata": {"name": name, "labels": {PART_OF: PROJECT}},
-        "spec": {"cidrs": [cidr]},
+        "spec": {"cidrs": cidr.split(",")},
     }

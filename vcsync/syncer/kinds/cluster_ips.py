@@ -7,15 +7,19 @@ is right for Pods of every super cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 
-from vcsync.objects.address_ranges import address_range, covers, has_address
+from vcsync.objects.address_ranges import AddressRange, address_range, address_ranges, covers, has_address
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.published.kind import is_public
 from vcsync.syncer.kinds.plan import TenantContext
+
+DEFAULT_SERVICE_CIDR: Final = "kubernetes"
+"""Name of the ServiceCIDR with the ranges of the API server's own flag."""
 
 
 class _Cidrs(Struct, gc=False):
@@ -32,22 +36,35 @@ class _Status(Struct, gc=False):
 
 
 def range_here(cidr: str, service_cidrs: Iterable[Envelope]) -> str:
-    """Return a tenant's range if a super cluster gives cluster IPs of it to those who ask for them; "" if it does not.
+    """Return those of a tenant's ranges of which a super cluster gives cluster IPs to those who ask for them; "" for none.
 
     Args:
-        cidr: the range, in CIDR notation; "" for none.
+        cidr: the ranges, one or one of each family with a comma between; "" for none.
         service_cidrs: ServiceCIDRs of the super cluster. Those that are published and ready count.
     """
-    wanted = address_range(cidr)
-    if wanted is None:
+    wanted = address_ranges(cidr)
+    if not wanted:
         return ""
-    published = (
-        address_range(each)
+    published = [
+        (service_cidr.name, found)
         for service_cidr in service_cidrs
         if is_public(service_cidr) and service_cidr.spec and _is_ready(service_cidr)
-        for each in decode(service_cidr.spec, _Cidrs).cidrs
-    )
-    return cidr if any(each is not None and covers(each, wanted) for each in published) else ""
+        for text in decode(service_cidr.spec, _Cidrs).cidrs
+        if (found := address_range(text)) is not None
+    ]
+    return ",".join(str(each) for each in wanted if any(_gives(*outer, each) for outer in published))
+
+
+def _gives(service_cidr: str, outer: AddressRange, wanted: AddressRange) -> bool:
+    """Return whether a ServiceCIDR gives a tenant its range.
+
+    The lower addresses of the API server's own range are for Services whose address somebody has chosen (KEP-3070), such as
+    the super cluster's own name server. A tenant that had them could take such an address while its Service is being replaced.
+    """
+    if not covers(outer, wanted):
+        return False
+    reserved = min(max(16, outer.num_addresses // 16), 256) if service_cidr == DEFAULT_SERVICE_CIDR else 0
+    return int(wanted.network_address) >= int(outer.network_address) + reserved
 
 
 def _is_ready(service_cidr: Envelope) -> bool:
@@ -61,10 +78,22 @@ def _is_ready(service_cidr: Envelope) -> bool:
 def kept(spec: Mapping[str, Any], context: TenantContext) -> list[str]:
     """Return the cluster IPs of a tenant's Service that its copy has as well; none if the super cluster allocates them.
 
-    The tenant writes them, and gets no address outside its own range.
+    The tenant writes them, and gets no address outside its own ranges. Of a dual-stack Service, the super cluster allocates the
+    address of a family in which the tenant has no range there, if it has that family at all.
     """
-    within = address_range(context.cluster_ips)
-    addresses: list[str] = spec.get("clusterIPs") or []
-    if within is None or not addresses or spec.get("type") == "ExternalName":
+    within = address_ranges(context.cluster_ips)
+    if not within or spec.get("type") == "ExternalName":
         return []
-    return list(addresses) if all(has_address(within, each) for each in addresses) else []
+    addresses: list[str] = spec.get("clusterIPs") or []
+    return [each for each in addresses if any(has_address(one, each) for one in within)]
+
+
+def differ(wanted: Sequence[str], actual: Mapping[str, Any]) -> bool:
+    """Return whether a copy lacks addresses that it must have. It may have one of a further family, of the super cluster's."""
+    addresses: Sequence[str] = actual.get("clusterIPs") or ()
+    return not set(_normal(wanted)) <= set(_normal(addresses))
+
+
+def _normal(addresses: Iterable[str]) -> Iterable[str]:
+    """Return addresses in one form. API servers keep that of an IPv6 address as it was written."""
+    return (str(ipaddress.ip_address(each)) for each in addresses if each != "None")

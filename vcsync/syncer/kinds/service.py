@@ -1,9 +1,9 @@
 """Services: the tenant's settings are copied down. Values that a super cluster allocates stay there or become annotations.
 
 Addresses, node ports and health check ports belong to the API server that allocates them, but for cluster IPs of a range that a
-tenant has for itself (see `cluster_ips`). With several super clusters, each
-of them contributes its load balancer addresses. Each syncer writes its own contribution and the union of all, so the order
-of the writes does not matter. Each syncer also writes an annotation with the node ports of its super cluster.
+tenant has for itself (see `cluster_ips`). With several super clusters, each of them contributes its load balancer addresses. Each
+syncer writes its own contribution and the union of all, so the order of the writes does not matter. Each syncer also writes an
+annotation with the node ports of its super cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from vcsync.api import names
 from vcsync.kube.resources import SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
-from vcsync.syncer.kinds import balancer_status, cluster_ips, metadata, reachability
+from vcsync.syncer.kinds import balancer_status, cluster_ips, ip_families, metadata, reachability
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -36,8 +36,8 @@ EXTERNAL_NAME: Final = "ExternalName"
 LOAD_BALANCER: Final = "LoadBalancer"
 NODE_PORT: Final = "NodePort"
 
-_ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies")
-"""Fields of spec that the super cluster sets."""
+_ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
+"""Fields of spec that the super cluster sets, or that each super cluster must be asked for in its own way."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "type": "ClusterIP",
@@ -133,12 +133,17 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if _is_headless(spec) != _is_headless(actual):
         # clusterIP cannot change between None and an address.
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
-    if (addresses := cluster_ips.kept(spec, context)) and actual.get("clusterIPs") != addresses:
+    if cluster_ips.differ(cluster_ips.kept(spec, context), actual) and not is_name_server(v):
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
     changes = metadata.metadata_patch(v, p, context, annotations=_annotations(v, spec, context))
     fields = _spec_patch(spec, actual)
     down = metadata.super_patch(SERVICES, p, changes, {"spec": fields} if fields else {})
     return Plan(down + _upward(v, p, spec, actual, context=context, view=view))
+
+
+def is_name_server(v: Envelope) -> bool:
+    """Return whether a Service is the tenant's name server. Running Pods have the address that its copy got first."""
+    return (v.namespace, v.name) == (names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE)
 
 
 def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
@@ -212,8 +217,7 @@ def convert(spec: Mapping[str, Any]) -> dict[str, Any]:
     converted = {field: value for field, value in spec.items() if field not in _ALLOCATED}
     if _is_headless(spec):
         converted["clusterIP"] = HEADLESS
-    if converted.get("ipFamilyPolicy") == "SingleStack":
-        del converted["ipFamilyPolicy"]  # the default of the tenant's API server, not a choice of the tenant
+    converted |= ip_families.policy(spec)
     if "ports" in converted:
         converted["ports"] = [
             {field: value for field, value in port.items() if field != "nodePort"}
@@ -259,6 +263,8 @@ def _spec_patch(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[st
                 patch["selector"] = changed
         elif _meaning(field, want) != _meaning(field, have) and not _follows_from_type(field, wanted):
             patch[field] = want
+    if has_address(wanted) and has_address(actual):
+        patch |= ip_families.change(wanted, actual)
     return patch
 
 

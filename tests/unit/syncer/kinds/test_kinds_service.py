@@ -68,8 +68,12 @@ def test_values_that_the_tenants_api_allocated_are_not_copied(bench: Bench) -> N
             {"type": "ExternalName", "externalName": "x.example"},
         ),
         (
-            {"ipFamilyPolicy": "RequireDualStack", "clusterIP": "10.0.0.1"},
-            {"ipFamilyPolicy": "RequireDualStack"},
+            {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"], "clusterIP": "fd00::1"},
+            {"ipFamilyPolicy": "PreferDualStack"},
+        ),
+        (
+            {"ipFamilyPolicy": "PreferDualStack", "clusterIP": "10.0.0.1"},
+            {"ipFamilyPolicy": "PreferDualStack"},
         ),
         ({"ipFamilyPolicy": "SingleStack", "clusterIP": "10.0.0.1"}, {}),
     ],
@@ -159,6 +163,31 @@ def test_a_service_that_becomes_headless_is_recreated(bench: Bench) -> None:
     plans = bench.settle("services", "shop", "web")
     assert isinstance(plans[0].actions[0], Delete)
     assert bench.get("super", SERVICES, "web")["spec"]["clusterIP"] != "None"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ("SingleStack", "PreferDualStack", "PreferDualStack"),
+        ("SingleStack", "RequireDualStack", "PreferDualStack"),
+        ("RequireDualStack", "SingleStack", "SingleStack"),
+    ],
+)
+def test_a_change_between_one_and_two_ip_families_is_copied(
+    bench: Bench, before: str, after: str, patch: str
+) -> None:
+    make(bench, ipFamilyPolicy=before)
+    bench.edit("tenant", SERVICES, "web", {"spec": {"ipFamilyPolicy": after}})
+    (plan,) = bench.settle("services", "shop", "web")
+    assert plan.actions[0].patch["spec"] == {"ipFamilyPolicy": patch}
+
+
+def test_a_copy_of_an_earlier_version_that_requires_two_families_stays(bench: Bench) -> None:
+    make(bench, ipFamilyPolicy="RequireDualStack")
+    there = bench.get("super", SERVICES, "web")["spec"]
+    assert there["ipFamilyPolicy"] == "PreferDualStack"
+    there["ipFamilyPolicy"] = "RequireDualStack"
+    assert bench.settle("services", "shop", "web") == []
 
 
 def test_the_cluster_ip_of_the_super_cluster_is_copied_up(bench: Bench) -> None:
@@ -306,6 +335,8 @@ SPEC = st.fixed_dictionaries(
         "selector": st.dictionaries(st.text("abc", min_size=1), st.text("xyz"), max_size=3),
         "sessionAffinity": st.sampled_from(["None", "ClientIP"]),
         "externalTrafficPolicy": st.sampled_from(["Local", "Cluster"]),
+        "internalTrafficPolicy": st.sampled_from(["Local", "Cluster"]),
+        "ipFamilyPolicy": st.sampled_from(["SingleStack", "PreferDualStack", "RequireDualStack"]),
         "publishNotReadyAddresses": st.booleans(),
         "loadBalancerClass": st.just("x/y"),
     },

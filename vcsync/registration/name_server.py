@@ -1,7 +1,8 @@
 """The manifests of a tenant's name server: an unmodified CoreDNS in the tenant's kube-system. Pure.
 
 They are those of kubeadm (`cmd/kubeadm/app/phases/addons/dns/manifests.go`), but for what its Pods need in a super cluster: no
-tolerations and no priority that tenants' Pods do not have, and a port that a process without privileges can open.
+tolerations and no priority that tenants' Pods do not have, and a port that a process without privileges can open. CoreDNS reads
+Pods only with `pods verified`, so it gets no right to.
 """
 
 from collections.abc import Mapping
@@ -81,7 +82,7 @@ def access() -> list[Manifest]:
     """Return the account of the name server, and its rights: to read what it answers from, and nothing else."""
     group = "rbac.authorization.k8s.io"
     rules = [
-        {"apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["services", "namespaces"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
     ]
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": names.TENANT_DNS_NAMESPACE}

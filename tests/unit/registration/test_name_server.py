@@ -47,7 +47,7 @@ def test_it_may_read_what_it_answers_from_and_change_nothing() -> None:
     }
     assert allowed == {
         (plural, verb)
-        for plural in ("services", "pods", "namespaces", "endpointslices")
+        for plural in ("services", "namespaces", "endpointslices")
         for verb in ("list", "watch")
     }
 

@@ -114,10 +114,12 @@ class ServiceClaims:
             if not taken:
                 return allocation.claims
             if any(each.key in avoid for each in taken):
-                # Only ports that are known to be taken were left to choose from.
+                # Only addresses or ports that are known to be taken were left to choose from.
                 break
-            avoid = await self._ports_held(scope)
-        raise errors.internal("failed to allocate a serviceIP or node port: range is full")
+            for what in {each.key.partition("/")[0] for each in taken}:
+                avoid |= await self._held(scope, what)
+        told = f" (addresses: {', '.join(network.further)})" if network.further else ""
+        raise errors.internal(f"failed to allocate a serviceIP or node port: range is full{told}")
 
     async def _network_of(self, scope: Scope, new: Object, old: Object | None) -> Network:
         """Return the ranges of a tenant. Its ServiceCIDRs are read only for a Service that needs an address."""
@@ -135,11 +137,14 @@ class ServiceClaims:
         )
         return replace(self._network, further=further)
 
-    async def _ports_held(self, scope: Scope) -> frozenset[str]:
-        """Return the keys of all allocated ports. With many ports, every random choice would include a taken one."""
-        prefix = self._key(scope, "port/")
+    async def _held(self, scope: Scope, what: str) -> frozenset[str]:
+        """Return the keys of all allocated addresses (`ip`) or ports (`port`).
+
+        With many of them, or in a small range, random choices would find no free one.
+        """
+        prefix = self._key(scope, f"{what}/")
         records = (await self._store.range(prefix)).records
-        return frozenset(f"port/{each.key.removeprefix(prefix)}" for each in records)
+        return frozenset(f"{what}/{each.key.removeprefix(prefix)}" for each in records)
 
     async def _is_taken(self, scope: Scope, claim: Claim) -> bool:
         record, _ = await self._store.get(self._key(scope, claim.key))

@@ -1,5 +1,6 @@
 """Addresses and node ports of Services."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -142,3 +143,13 @@ def test_an_address_of_any_range_can_be_asked_for(asked: str, given: bool) -> No
     made = allocate(service(clusterIP=asked, clusterIPs=[asked]), None, FURTHER, first)
     assert bool(made.claims) == given
     assert bool(made.findings) != given
+
+
+@pytest.mark.parametrize("choose", [first, lambda n: n - 1])
+def test_the_last_free_address_of_small_ranges_is_found(choose: Callable[[int], int]) -> None:
+    taken = {f"ip/{range_}.{number}" for range_ in ("10.64.0", "10.65.0") for number in range(1, 15)}
+    free = "ip/10.64.0.9"
+    made = allocate(service(), None, FURTHER, choose, avoid=taken - {free})
+    assert [each.key for each in made.claims] == [free]
+    full = allocate(service(), None, FURTHER, choose, avoid=taken)
+    assert full.claims[0].key in taken

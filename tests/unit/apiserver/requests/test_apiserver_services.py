@@ -75,3 +75,24 @@ async def test_the_address_of_a_deleted_service_is_free_without_its_last_finaliz
         "PATCH", f"{PLACE}/s", {"metadata": {"finalizers": []}}, Content_Type="application/merge-patch+json"
     )
     assert (await api("POST", PLACE, again)).status == 201
+
+
+async def test_services_use_up_a_small_range_of_the_tenants_own(api) -> None:
+    cidr = {"metadata": {"name": "own"}, "spec": {"cidrs": ["10.64.0.0/28"]}}
+    made = await api("POST", "/apis/networking.k8s.io/v1/servicecidrs", cidr)
+    assert made.status == 201, made.body
+    given: set[str] = set()
+    for number in range(14):
+        made = await api("POST", PLACE, one_port(f"s{number}"))
+        assert made.status == 201, made.body
+        given.add(made.body["spec"]["clusterIP"])
+    assert given == {f"10.64.0.{number}" for number in range(1, 15)}
+    refused = await api("POST", PLACE, one_port("last"))
+    assert refused.status == 500
+    assert "range is full (addresses: 10.64.0.0/28)" in refused.body["message"]
+    await api("DELETE", f"{PLACE}/s3")
+    assert (await api("POST", PLACE, one_port("last"))).status == 201
+
+
+def one_port(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}

@@ -90,7 +90,7 @@ def allocate(
         old: the stored Service. None: the Service is being created.
         network: the tenant's ranges.
         choose: returns a random integer.
-        avoid: keys of ports that other Services hold.
+        avoid: keys of addresses and ports that other Services hold.
         dry_run: nothing is reserved. Upstream does not check the range of ports then either.
     """
     spec = part(service, "spec")
@@ -101,7 +101,7 @@ def allocate(
         if wrong:
             return Allocation(findings=tuple(wrong))
         if items(spec, "clusterIPs") != ["None"]:
-            found, wrong = _address(spec, kept, network, choose)
+            found, wrong = _address(spec, kept, network, partial(_free_address, network, choose, avoid))
             if wrong:
                 return Allocation(findings=tuple(wrong))
             claims.extend(found)
@@ -166,14 +166,11 @@ def _unknown_families(spec: Object) -> list[FieldError]:
 
 
 def _address(
-    spec: Object, kept: frozenset[str], network: Network, choose: Choose
+    spec: Object, kept: frozenset[str], network: Network, free: Callable[[], str]
 ) -> tuple[list[Claim], list[FieldError]]:
     ips = items(spec, "clusterIPs")
     if not ips:
-        ranges = network.further or (network.addresses,)
-        addresses = ipaddress.ip_network(ranges[choose(len(ranges))] if len(ranges) > 1 else ranges[0])
-        size = addresses.num_addresses - 2
-        chosen = str(addresses[1 + choose(max(size, 1))])
+        chosen = free()
         spec["clusterIP"], spec["clusterIPs"] = chosen, [chosen]
         return [Claim(f"ip/{chosen}", None)], []
     asked = ips[0]
@@ -186,6 +183,21 @@ def _address(
         return [], [errors.wrong("spec.clusterIPs", ips, message + range_told)]
     taken = errors.wrong("spec.clusterIPs", ips, f"{message}provided IP is already allocated")
     return [Claim(f"ip/{asked}", taken)], []
+
+
+def _free_address(network: Network, choose: Choose, avoid: Collection[str]) -> str:
+    """Return an address of the ranges from which addresses are chosen: one that is taken only if all are."""
+    ranges = network.further or (network.addresses,)
+    first, chosen = choose(len(ranges)) if len(ranges) > 1 else 0, ""
+    for turn in range(len(ranges)):
+        addresses = ipaddress.ip_network(ranges[(first + turn) % len(ranges)])
+        size = max(addresses.num_addresses - 2, 1)
+        start = choose(size)
+        for step in range(min(size, len(avoid) + 1)):
+            chosen = str(addresses[1 + (start + step) % size])
+            if f"ip/{chosen}" not in avoid:
+                return chosen
+    return chosen
 
 
 def _gives(cidr: str, asked: str) -> bool:

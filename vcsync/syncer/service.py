@@ -69,7 +69,7 @@ from vcsync.tenancy.health import Patience
 from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics
-from vcsync.tenancy.service_ranges import ServiceRanges
+from vcsync.tenancy.service_ranges import RANGE_REFUSED, ServiceRanges, range_refused
 from vcsync.tenancy.status import (
     last_errors,
     reconcile_metrics,
@@ -245,6 +245,7 @@ class Syncer:
             period=self._settings.patrol_seconds,
         )
         self._service_ranges = ServiceRanges()
+        self._refused_ranges: dict[tuple[str, str], str] = {}
         self._registry = TenantRegistry(
             meta,
             names.ROLE_SYNCER,
@@ -521,6 +522,10 @@ class Syncer:
     def _virtual_cluster_changed(self, change: Change) -> None:
         if self._service_ranges.observe(change):
             self._service_ranges_changed()
+        refused = self._service_ranges.refused()
+        for name, cidr in refused.items() - self._refused_ranges.items():
+            self._registry.warn(name, RANGE_REFUSED, range_refused(cidr))
+        self._refused_ranges = refused
 
     def _service_ranges_changed(self) -> None:
         """Follow a change of the ranges of cluster IPs that tenants have for themselves, or that are published here."""

@@ -316,6 +316,12 @@ class TenantRegistry:
         tenant = self._tenants.get(key)
         return None if tenant is None else tenant.handle
 
+    def warn(self, name: tuple[str, str], reason: str, message: str) -> None:
+        """Emit an Event about a VirtualCluster, by namespace and name. Repeats are counted."""
+        envelope = self.virtual_clusters.cache.get(*name)
+        if envelope is not None:
+            self._emit(name, envelope.uid, reason, message)
+
     def troubles(self) -> list[Trouble]:
         """Return the conditions that keep tenants from being served, for the status of their VirtualClusters."""
         return [

@@ -5,7 +5,7 @@ The copies of a tenant's Services have the tenant's own cluster IPs in every sup
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from vcsync.api.objects import InvalidObject, VirtualCluster
 from vcsync.kube.cache import Change
@@ -15,6 +15,10 @@ Name = tuple[str, str]
 """Namespace and name of a VirtualCluster."""
 Span = tuple[int, int, int]
 """IP version, first and last address of a range."""
+
+
+RANGE_REFUSED: Final = "ServiceRangeRefused"
+"""Event reason of a VirtualCluster whose range has no effect."""
 
 
 class Claim(NamedTuple):
@@ -57,6 +61,14 @@ def _overlap(one: Span, other: Span) -> bool:
     return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 
+def range_refused(cidr: str) -> str:
+    """Return the text of an Event about a range that has no effect, for operators."""
+    return (
+        f"spec.serviceCidr {cidr} has no effect: it is not a range of addresses such as 10.64.0.0/20, or it overlaps that of an "
+        "older VirtualCluster; choose another one"
+    )
+
+
 class ServiceRanges:
     """The ranges of all tenants, which follow their VirtualClusters."""
 
@@ -67,6 +79,10 @@ class ServiceRanges:
     def range_of(self, virtual_cluster: VirtualCluster) -> str:
         """Return the range that a tenant has for itself, in CIDR notation; "" if it has none."""
         return self._granted.get((virtual_cluster.namespace, virtual_cluster.name), "")
+
+    def refused(self) -> dict[Name, str]:
+        """Return the ranges that have no effect, of VirtualClusters by name."""
+        return {name: each.cidr for name, each in self._claims.items() if name not in self._granted}
 
     def observe(self, change: Change) -> bool:
         """Take a change of a VirtualCluster. Return whether the range of any tenant has changed.

@@ -277,6 +277,14 @@ async def test_a_cordon_opens_the_budgets_of_pods_on_the_node_and_its_end_closes
         assert syncer.status()["drift"]["repairs"] == 0
 
 
+async def test_operators_learn_that_a_range_of_cluster_ips_has_no_effect(stage: Stage) -> None:
+    stage.virtual_cluster(serviceCidr="10.64.0.0")
+    async with stage.running():
+        [event] = await until(lambda: events(stage.meta, "ServiceRangeRefused"))
+        assert event["message"].startswith("spec.serviceCidr 10.64.0.0 has no effect: it is not a range")
+        assert event["involvedObject"]["name"] == "acme"
+
+
 async def test_a_changed_node_changes_its_virtual_nodes(stage: Stage) -> None:
     stage.pod("web")
     async with stage.running():

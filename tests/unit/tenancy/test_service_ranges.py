@@ -52,8 +52,10 @@ def test_a_range_that_overlaps_an_older_one_has_no_effect_until_that_is_gone() -
     assert pool.of("late") == "10.64.0.0/16"
     assert pool.put(virtual_cluster("early", "10.64.128.0/20", created=1))
     assert (pool.of("early"), pool.of("late")) == ("10.64.128.0/20", "")
+    assert pool.ranges.refused() == {("vcsync", "late"): "10.64.0.0/16"}
     assert pool.delete("early")
     assert pool.of("late") == "10.64.0.0/16"
+    assert pool.ranges.refused() == {}
 
 
 def test_the_ranges_of_both_families_count_together_or_not_at_all() -> None:
@@ -85,6 +87,7 @@ def test_what_is_no_range_has_no_effect() -> None:
     pool = Ranges()
     assert not pool.put(virtual_cluster("acme", "10.64.0.0"))
     assert pool.of("acme") == ""
+    assert pool.ranges.refused() == {("vcsync", "acme"): "10.64.0.0"}
 
 
 def test_a_virtual_cluster_that_cannot_be_read_keeps_its_range() -> None:

@@ -3,7 +3,7 @@
 from msgspec import Struct, field
 
 from vcsync.scheduling.slices import DEFAULT_SLICE
-from vcsync.tenancy.health import Patience
+from vcsync.tenancy.failure import Patience
 
 
 class Settings(Struct, frozen=True):

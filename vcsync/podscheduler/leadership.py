@@ -339,6 +339,7 @@ class Leadership:
         now_open: dict[str, tuple[object, ...]] = {
             view.id: (
                 view.health,
+                view.out_of_touch,
                 view.cordoned,
                 view.draining,
                 sorted(view.largest_node.items()),

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from vcsync.tenancy.health import Patience
+from vcsync.tenancy.failure import Patience
 
 
 class Settings(Struct, frozen=True):

@@ -28,6 +28,7 @@ class Refusal(Struct, frozen=True):
 
 _HEALTH_TEXT = {
     Health.LOST: "lost: no heartbeat beyond the grace period",
+    Health.RECOVERING: "recovering: it works again, and gets no slices until it has worked for long enough",
     Health.UNKNOWN: "has not reported yet",
     Health.SUSPECT: "suspect: heartbeats are missing or it reports not to be ready",
 }

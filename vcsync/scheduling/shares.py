@@ -89,7 +89,9 @@ def _health(_share: Share, _needs: PodNeeds, view: SuperView | None) -> str | No
     if view is None:
         return "is not registered"
     if view.health is Health.LOST:
-        return "is lost"
+        return f"is lost: {view.out_of_touch}" if view.out_of_touch else "is lost"
+    if view.health is Health.SUSPECT and view.out_of_touch:
+        return f"is suspect: {view.out_of_touch}"
     return "has not reported yet" if view.health is Health.UNKNOWN else None
 
 
@@ -157,7 +159,11 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
 def refusals(
     share: Share, needs: PodNeeds, views: Mapping[str, SuperView], claims: Sequence[ClaimNeed] = ()
 ) -> tuple[Refusal, ...]:
-    """Return every reason why a Pod cannot use a share. A suspect super cluster is not refused, only chosen last."""
+    """Return every reason why a Pod cannot use a share.
+
+    A super cluster that is out of touch is refused at once. One without ready nodes is only chosen last, since an
+    autoscaler may add nodes for the Pod. So is one that recovers.
+    """
     view = views.get(share.super_id)
     messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
     messages.append((RUNTIME_CLASS, runtime_refusal(needs.runtime_class, share.super_id, views)))

@@ -20,12 +20,14 @@ class Health(IntEnum):
     """The health of a super cluster; the higher the better."""
 
     LOST = 0
-    """No heartbeat arrived within the grace period."""
+    """Nobody has known for longer than the grace period what happens there."""
     UNKNOWN = 1
     """The super cluster has never reported."""
     SUSPECT = 2
     """Heartbeats are late, or the syncer reports that the super cluster is not ready."""
-    READY = 3
+    RECOVERING = 3
+    """It failed, and reports again for less than the quiet time after which it counts as ready."""
+    READY = 4
 
 
 class Taint(Struct, frozen=True):
@@ -42,6 +44,7 @@ class SuperView(Struct, frozen=True):
     Attributes:
         id: id of the super cluster.
         health: its health.
+        out_of_touch: since when nobody knows what happens there, in words; empty if somebody knows.
         capacity: amounts that may be distributed as slices.
         largest_node: the largest amount on one node, by resource. Resources that it does not name are unknown.
         cordoned: whether an operator excludes new slices.
@@ -70,6 +73,7 @@ class SuperView(Struct, frozen=True):
     runtime_classes: tuple[PublishedRuntimeClass, ...] = ()
     device_classes: tuple[PublishedDeviceClass, ...] = ()
     network_id: str = ""
+    out_of_touch: str = ""
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

@@ -65,7 +65,7 @@ from vcsync.syncer.tenant_events import Destination, NotYet, TenantEvents
 from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.brake import DeletionLimiter, Releases, released_at
 from vcsync.tenancy.caches import not_synced, wait_for_caches
-from vcsync.tenancy.health import Patience
+from vcsync.tenancy.failure import Patience
 from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics

@@ -1,55 +1,137 @@
 """Judges the health of a super cluster, for schedulers, commands and pages. Pure."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import SuperCluster
 from vcsync.scheduling.snapshot import Health
+from vcsync.tenancy.failure import PATIENCE, Member, Patience, Sighting, advance
 
-
-class Patience(Struct, frozen=True):
-    """Seconds without heartbeat after which a super cluster is suspect, and after which it is lost."""
-
-    suspect_after: float = 75.0
-    lost_after: float = 300.0
-
-
-PATIENCE = Patience()
+HELD = "most of the pool vanished at the same time, so it does not count as lost"
+"""Says why a super cluster that has been out of touch for long is not lost."""
 
 
 class Judgement(Struct, frozen=True):
-    """The health of a super cluster. `reason` says in one sentence why it is not ready; it is empty if it is ready."""
+    """The health of a super cluster.
+
+    Attributes:
+        health: its health.
+        reason: why it is not ready, in one sentence; empty if it is ready.
+        lasts: seconds for which it has been suspect or lost, as far as that is known; None otherwise.
+    """
 
     health: Health
     reason: str = ""
+    lasts: float | None = None
 
     @property
     def word(self) -> str:
-        """The health for people: `Ready`, `Suspect`, `Lost` or `Unknown`."""
+        """The health for people: `Ready`, `Suspect`, `Lost`, `Recovering` or `Unknown`."""
         return self.health.name.capitalize()
 
 
-def judge(found: SuperCluster, silent_for: float | None, patience: Patience = PATIENCE) -> Judgement:
-    """Judge by the seconds since the last heartbeat (None if there was none) and by the syncer's conditions."""
-    if silent_for is None:
-        return Judgement(Health.UNKNOWN, "its syncer has not reported yet")
-    silence = f"no heartbeat for {lasting(silent_for)}"
-    if silent_for >= patience.lost_after:
-        return Judgement(Health.LOST, silence)
-    if silent_for >= patience.suspect_after:
-        return Judgement(Health.SUSPECT, silence)
-    for kind in ("Reachable", "Ready"):
-        condition = condition_of(found.status.conditions, kind)
-        if condition is not None and condition.status != "True":
-            return Judgement(Health.SUSPECT, condition.message or condition.reason)
-    return Judgement(Health.READY)
+def sight(found: SuperCluster, silent_for: float | None, unanswered_for: float | None = None) -> Sighting:
+    """Return what is known of a super cluster.
+
+    Args:
+        found: the object, with the syncer's conditions.
+        silent_for: seconds since the last heartbeat; None if there was none.
+        unanswered_for: seconds since the syncer began to report that the API server does not answer. It is ignored while
+            the syncer does not report that.
+    """
+    return Sighting(
+        silent_for,
+        (unanswered_for or 0.0) if is_false(found, "Reachable") else None,
+        unready=is_false(found, "Ready"),
+    )
+
+
+def is_false(found: SuperCluster, kind: str) -> bool:
+    """Return whether the syncer reports a condition that is not true."""
+    condition = condition_of(found.status.conditions, kind)
+    return condition is not None and condition.status != "True"
+
+
+def judge(
+    found: SuperCluster, member: Member, sighting: Sighting, patience: Patience = PATIENCE
+) -> Judgement:
+    """Return the health of a super cluster with its reason.
+
+    Args:
+        found: the object, with the syncer's conditions.
+        member: its state.
+        sighting: what is known of it.
+        patience: limits of silence.
+    """
+    return Judgement(member.state, _reason(found, member, sighting, patience))
 
 
 def judge_stored(found: SuperCluster, now: datetime, patience: Patience = PATIENCE) -> Judgement:
     """Judge by the stored object alone, for callers that have not followed the super cluster."""
-    return judge(found, silence_of(found.status.heartbeat_time, now), patience)
+    return judge_all_stored([found], now, patience)[found.name]
+
+
+def judge_all_stored(
+    found: Iterable[SuperCluster], now: datetime, patience: Patience = PATIENCE
+) -> dict[str, Judgement]:
+    """Judge all super clusters of the pool by the stored objects alone, by name.
+
+    A super cluster that recovers counts as ready, since earlier failures are not stored.
+    """
+    pool = {each.name: each for each in found}
+    sightings = {name: _sight_stored(each, now) for name, each in pool.items()}
+    members = advance({}, sightings, 0.0, patience)
+    return {
+        name: replace(
+            judge(pool[name], members[name], sightings[name], patience),
+            lasts=_lasts(members[name], sightings[name], patience),
+        )
+        for name in pool
+    }
+
+
+def _lasts(member: Member, sighting: Sighting, patience: Patience) -> float | None:
+    absent = sighting.out_of_touch_for(patience)
+    if absent is None or member.state is Health.UNKNOWN:
+        return None
+    if member.state is Health.LOST:
+        return absent - patience.lost_after
+    silence = (sighting.silent_for or 0.0) - patience.suspect_after
+    return max(silence, sighting.unanswered_for or 0.0)
+
+
+def _sight_stored(found: SuperCluster, now: datetime) -> Sighting:
+    condition = condition_of(found.status.conditions, "Reachable")
+    since = condition.last_transition_time if condition is not None else None
+    return sight(found, silence_of(found.status.heartbeat_time, now), silence_of(since, now))
+
+
+def _reason(found: SuperCluster, member: Member, sighting: Sighting, patience: Patience) -> str:
+    if sighting.silent_for is None:
+        return "its syncer has not reported yet" if member.state is Health.UNKNOWN else ""
+    if sighting.silent_for >= patience.suspect_after:
+        text = f"no heartbeat for {lasting(sighting.silent_for)}"
+    elif sighting.unanswered_for is not None:
+        text = f"its API server has not answered for {lasting(sighting.unanswered_for)}{_told(found, 'Reachable')}"
+    elif sighting.unready:
+        text = _told(found, "Ready").removeprefix(": ")
+    elif member.state is Health.RECOVERING:
+        return (
+            f"it works again, and counts as ready after {lasting(member.quiet)} without failure "
+            f"(failures so far: {member.failures})"
+        )
+    else:
+        return ""
+    return f"{text}; {HELD}" if member.held else text
+
+
+def _told(found: SuperCluster, kind: str) -> str:
+    condition = condition_of(found.status.conditions, kind)
+    return "" if condition is None else f": {condition.message or condition.reason}"
 
 
 def silence_of(heartbeat: str | None, now: datetime) -> float | None:

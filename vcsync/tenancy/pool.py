@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import SuperCluster
@@ -19,7 +20,8 @@ from vcsync.published.kinds import KINDS
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
-from vcsync.tenancy.health import Judgement, Patience, judge, silence_of
+from vcsync.tenancy.failure import Member, Patience, Sighting, advance
+from vcsync.tenancy.health import Judgement, is_false, judge, sight, silence_of
 
 _LOOK_SECONDS = 5.0  # interval at which health is judged again
 REPORT_SECONDS = 5.0
@@ -76,6 +78,9 @@ class Pool:
         self._wall_clock = wall_clock
         self._objects: dict[str, SuperCluster] = {}
         self._beats: dict[str, _Beat] = {}
+        self._unanswered: dict[str, float] = {}
+        """Super cluster -> monotonic seconds since when its syncer reports that its API server does not answer."""
+        self._members: dict[str, Member] = {}
         self._blind_since: float | None = None
 
     async def run(self) -> None:
@@ -103,14 +108,25 @@ class Pool:
             return
         self.problems.pop(name, None)
         self._note_heartbeat(name, self._objects[name].status.heartbeat_time)
-        if self._view(name):
-            self._changed()
+        self._note_answers(name)
+        self._judge_all(also=name)
 
     def look(self) -> None:
         """Judge the health of all super clusters again, since time has passed."""
         self._allow_for_blindness()
-        changed = [name for name in list(self._objects) if self._view(name)]
-        if changed:
+        self._judge_all()
+
+    def _judge_all(self, also: str = "") -> None:
+        """Update the views of all super clusters whose state changes, and of one whose object has changed.
+
+        While no heartbeat can be seen, the time stands still.
+        """
+        before = self._members
+        self._members = advance(
+            before, {name: self._sighting(name) for name in self._objects}, self._now(), self._patience
+        )
+        changed = [name for name in self._members if name == also or self._members[name] != before.get(name)]
+        if [name for name in changed if self._view(name)]:
             self._changed()
 
     def super_clusters(self) -> Iterable[SuperCluster]:
@@ -159,12 +175,23 @@ class Pool:
         beat = self._beats.get(name)
         if beat is None:
             return None
-        now = self._clock() if self._blind_since is None else self._blind_since
-        return max(0.0, now - beat.at)
+        return max(0.0, self._now() - beat.at)
 
     def judgement(self, name: str) -> Judgement:
         """Return the health of a super cluster in `views`, and the reason."""
-        return judge(self._objects[name], self.silent_for(name), self._patience)
+        return judge(self._objects[name], self._members[name], self._sighting(name), self._patience)
+
+    def state_for(self, name: str) -> float:
+        """Return the seconds for which a super cluster in `views` has had its health."""
+        return max(0.0, self._now() - self._members[name].since)
+
+    def _now(self) -> float:
+        return self._clock() if self._blind_since is None else self._blind_since
+
+    def _sighting(self, name: str) -> Sighting:
+        since = self._unanswered.get(name)
+        unanswered_for = None if since is None else max(0.0, self._now() - since)
+        return sight(self._objects[name], self.silent_for(name), unanswered_for)
 
     def _allow_for_blindness(self) -> None:
         """Exclude the time without a connection to the meta cluster, in which no heartbeat could be seen."""
@@ -178,6 +205,10 @@ class Pool:
             self._blind_since = None
             for name, beat in self._beats.items():
                 self._beats[name] = _Beat(beat.text, min(now, beat.at + now - since))
+            for name, at in self._unanswered.items():
+                self._unanswered[name] = min(now, at + now - since)
+            for name, member in self._members.items():
+                self._members[name] = replace(member, since=min(now, member.since + now - since))
 
     def _note_heartbeat(self, name: str, text: str | None) -> None:
         known = self._beats.get(name)
@@ -186,6 +217,20 @@ class Pool:
         now = self._clock()
         age = silence_of(text, datetime.fromtimestamp(self._wall_clock(), UTC)) or 0.0
         self._beats[name] = _Beat(text, now if known is not None else now - age)
+
+    def _note_answers(self, name: str) -> None:
+        """Remember since when a super cluster's API server does not answer. Only what was there before is aged by its time."""
+        found = self._objects[name]
+        if not is_false(found, "Reachable"):
+            self._unanswered.pop(name, None)
+        elif name not in self._unanswered:
+            condition = condition_of(found.status.conditions, "Reachable")
+            first = name not in self._members and condition is not None
+            wall = datetime.fromtimestamp(self._wall_clock(), UTC)
+            age = (
+                silence_of(condition.last_transition_time, wall) if first and condition is not None else None
+            )
+            self._unanswered[name] = self._clock() - (age or 0.0)
 
     def _view(self, name: str) -> bool:
         """Update a super cluster's view. Return whether it has changed."""
@@ -207,7 +252,8 @@ class Pool:
             )
         return SuperView(
             found.name,
-            judge(found, self.silent_for(found.name), self._patience).health,
+            self._members[found.name].state,
+            out_of_touch=self._out_of_touch(found),
             capacity=capacity_of(found),
             largest_node=from_quantities(status.largest_node),
             cordoned=spec.cordoned,
@@ -218,12 +264,24 @@ class Pool:
             **{kind.field: getattr(status, kind.field) for kind in KINDS},
         )
 
+    def _out_of_touch(self, found: SuperCluster) -> str:
+        """Return `SuperView.out_of_touch`. It has times instead of ages, so that it stays the same while time passes."""
+        silent = self.silent_for(found.name)
+        if silent is not None and silent >= self._patience.suspect_after:
+            return f"no heartbeat since {found.status.heartbeat_time}"
+        condition = condition_of(found.status.conditions, "Reachable")
+        if condition is None or condition.status == "True":
+            return ""
+        return f"its API server has not answered since {condition.last_transition_time}"
+
     def _is_draining(self, name: str) -> bool:
         return name in self.views and self.views[name].draining
 
     def _forget(self, name: str) -> None:
         self._objects.pop(name, None)
         self._beats.pop(name, None)
+        self._unanswered.pop(name, None)
+        self._members.pop(name, None)
         self.problems.pop(name, None)
         if self.views.pop(name, None) is not None:
             self._changed()

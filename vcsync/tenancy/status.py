@@ -63,6 +63,7 @@ def pool_status(pool: Pool, ledger: Ledger | None = None) -> dict[str, dict[str,
         shown[super_id] = {
             "health": judgement.word,
             "reason": judgement.reason,
+            "since": wall_time(time.monotonic() - pool.state_for(super_id)),
             "silentSeconds": None if silent is None else round(silent, 1),
             "cordoned": view.cordoned,
             "draining": view.draining,

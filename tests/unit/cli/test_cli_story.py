@@ -22,6 +22,7 @@ from vcsync.cli.explain.story import namespace_story, pod_story, transition_line
 from vcsync.cli.status.commands import draining, shares, state_of
 from vcsync.scheduling.ledger import Ledger
 from vcsync.tenancy.distribution import ledger_of
+from vcsync.tenancy.health import HELD
 
 TIME = "2026-01-01T00:00:00Z"
 NOW = datetime(2026, 1, 1, 0, 0, 20, tzinfo=UTC)
@@ -149,13 +150,21 @@ def test_lost_and_drained_super_clusters_are_reported() -> None:
     [
         (0, "which is suspect (no node is ready)"),
         (2, "which is suspect (no heartbeat for 2m)"),
-        (8, "which is lost (no heartbeat for 8m)"),
+        (8, f"which is suspect (no heartbeat for 8m; {HELD})"),
     ],
 )
 def test_a_super_clusters_health_is_reported(minutes: int, expected: str) -> None:
     now = NOW + timedelta(minutes=minutes)
     assert f"2 of them are on super cluster r2, {expected}." in namespace_story(
         "acme/shop", placement({"r2": 2}), SUPERS, now, NOTHING_DEALT
+    )
+
+
+def test_a_super_cluster_that_alone_vanished_is_reported_as_lost() -> None:
+    now = NOW + timedelta(minutes=8)
+    alone = {"r2": SUPERS["r2"]}
+    assert "super cluster r2, which is lost (no heartbeat for 8m)." in "".join(
+        namespace_story("acme/shop", placement({"r2": 2}), alone, now, NOTHING_DEALT)
     )
 
 

@@ -25,6 +25,7 @@ from vcsync.kube.kubeconfig import Cluster, parse
 from vcsync.objects.readable_amounts import readable
 from vcsync.registration.kubeconfigs import check_self_contained, read_admin, with_token
 from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.tenancy.health import Judgement, judge_stored
 
 KNOWN = ("cpu", "memory", "pods")
 
@@ -148,6 +149,10 @@ def test_ages_are_short(when: str | None, expected: str) -> None:
     assert age(when, NOW) == expected
 
 
+def judged(one: SuperCluster) -> Judgement:
+    return judge_stored(one, datetime.now(UTC))
+
+
 @pytest.mark.parametrize(
     ("amount", "resource", "expected"),
     [
@@ -183,10 +188,10 @@ def test_free_amounts_exclude_slices_in_the_ledger() -> None:
     one = SuperCluster(name="r1", uid="u", spec=spec, status=status)
     ledger = Ledger()
     ledger.put(("acme", "shop"), Entry({"cpu": 2_050, "memory": 1000, "pods": 20_000}, {"r1": 8, "r2": 1}))
-    assert supers.row(one, ledger)[3] == "271.6 of 288"
-    assert supers.row(one, ledger)[5] == "90 of 250"
-    assert supers.row(one, ledger)[4] == "", "no node says how much memory it has"
-    shown = supers.as_plain(one, ledger)
+    assert supers.row(one, ledger, judged(one))[3] == "271.6 of 288"
+    assert supers.row(one, ledger, judged(one))[5] == "90 of 250"
+    assert supers.row(one, ledger, judged(one))[4] == "", "no node says how much memory it has"
+    shown = supers.as_plain(one, ledger, judged(one))
     assert shown["capacity"] == {"cpu": "288", "pods": "250"}
     assert shown["dealt"] == {"cpu": "16400m", "memory": "8", "pods": "160"}
     assert shown["free"] == {"cpu": "271600m", "pods": "90"}
@@ -195,9 +200,12 @@ def test_free_amounts_exclude_slices_in_the_ledger() -> None:
 def test_an_invalid_headroom_is_shown_in_the_scheduling_state() -> None:
     status = SuperClusterStatus(allocatable={"cpu": "320"})
     one = SuperCluster(name="r1", spec=SuperClusterSpec(id="r1", headroom={"cpu": "ten"}), status=status)
-    assert supers.row(one, Ledger())[3] == ""
-    assert "spec.headroom.cpu: 'ten'" in supers.row(one, Ledger())[supers.HEADER.index("SCHEDULING")]
-    assert "spec.headroom.cpu: 'ten'" in supers.as_plain(one, Ledger())["problem"]
+    assert supers.row(one, Ledger(), judged(one))[3] == ""
+    assert (
+        "spec.headroom.cpu: 'ten'"
+        in supers.row(one, Ledger(), judged(one))[supers.HEADER.index("SCHEDULING")]
+    )
+    assert "spec.headroom.cpu: 'ten'" in supers.as_plain(one, Ledger(), judged(one))["problem"]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +216,10 @@ def test_health_depends_on_the_age_of_the_last_heartbeat(age: int, shown: str) -
     beat = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
     status = SuperClusterStatus(heartbeat_time=beat)
     one = SuperCluster(name="r1", uid="u", spec=SuperClusterSpec(id="r1"), status=status)
-    assert supers.row(one, Ledger())[supers.HEADER.index("HEALTH")].startswith(
+    assert supers.row(one, Ledger(), judged(one))[supers.HEADER.index("HEALTH")].startswith(
         shown.partition("(")[0].strip()
     )
-    assert supers.as_plain(one, Ledger())["health"]["state"] == shown.partition(" ")[0]
+    assert supers.as_plain(one, Ledger(), judged(one))["health"]["state"] == shown.partition(" ")[0]
 
 
 def test_explanations_use_singular_and_plural() -> None:

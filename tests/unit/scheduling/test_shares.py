@@ -66,6 +66,14 @@ def test_resources_that_slices_lack_are_not_limited():
     ("fields", "reason"),
     [
         ({"health": Health.LOST}, "is lost"),
+        (
+            {"health": Health.LOST, "out_of_touch": "no heartbeat since 2026-01-01T00:00:00Z"},
+            "is lost: no heartbeat since 2026-01-01T00:00:00Z",
+        ),
+        (
+            {"health": Health.SUSPECT, "out_of_touch": "its API server has not answered since noon"},
+            "is suspect: its API server has not answered since noon",
+        ),
         ({"health": Health.UNKNOWN}, "has not reported yet"),
         ({"cordoned": True}, "is cordoned"),
         ({"draining": True, "cordoned": True}, "is draining"),
@@ -82,11 +90,12 @@ def test_a_super_cluster_that_is_not_registered_gets_no_pods():
     assert pick_super([share_of("r1", 1, SIZE)], needs(), {}).reasons() == "r1: is not registered"
 
 
-def test_a_suspect_super_cluster_is_the_last_choice():
+@pytest.mark.parametrize("health", [Health.SUSPECT, Health.RECOVERING])
+def test_a_super_cluster_without_ready_nodes_and_one_that_recovers_are_the_last_choice(health):
     shares = [share_of("r1", 9, SIZE), share_of("r2", 1, SIZE)]
-    suspect = view("r1", Health.SUSPECT)
-    assert pick(shares, needs(50), suspect).super_id == "r2"
-    assert pick(shares, needs(500), suspect).super_id == "r1"
+    weak = view("r1", health)
+    assert pick(shares, needs(50), weak).super_id == "r2"
+    assert pick(shares, needs(500), weak).super_id == "r1"
 
 
 def test_a_pod_goes_where_its_node_selector_says():

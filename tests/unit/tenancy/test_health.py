@@ -3,12 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api.conditions import Condition
 from vcsync.api.objects import SuperCluster
 from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
 from vcsync.scheduling.snapshot import Health
-from vcsync.tenancy.health import Judgement, Patience, judge, judge_stored, lasting, silence_of
+from vcsync.tenancy.failure import Patience
+from vcsync.tenancy.health import HELD, Judgement, judge_all_stored, judge_stored, lasting, silence_of
 
 TIME = "2026-01-01T00:00:00Z"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,14 +33,13 @@ def super_cluster(reachable: str = "True", ready: str = "True", heartbeat: str |
 
 
 @pytest.mark.parametrize(
-    ("silent_for", "reachable", "ready", "judged"),
+    ("seconds", "reachable", "ready", "judged"),
     [
-        (None, "True", "True", Judgement(Health.UNKNOWN, "its syncer has not reported yet")),
         (0, "True", "True", Judgement(Health.READY)),
         (74.9, "True", "True", Judgement(Health.READY)),
         (75, "True", "True", Judgement(Health.SUSPECT, "no heartbeat for 75s")),
-        (0, "False", "False", Judgement(Health.SUSPECT, "refused")),
-        (0, "Unknown", "True", Judgement(Health.SUSPECT, "refused")),
+        (9, "False", "False", Judgement(Health.SUSPECT, "its API server has not answered for 9s: refused")),
+        (9, "Unknown", "True", Judgement(Health.SUSPECT, "its API server has not answered for 9s: refused")),
         (0, "True", "False", Judgement(Health.SUSPECT, "NoReadyNode")),
         (299.9, "False", "True", Judgement(Health.SUSPECT, "no heartbeat for 4m")),
         (300, "True", "True", Judgement(Health.LOST, "no heartbeat for 5m")),
@@ -46,14 +47,47 @@ def super_cluster(reachable: str = "True", ready: str = "True", heartbeat: str |
     ],
 )
 def test_health_follows_heartbeats_and_then_conditions(
-    silent_for: float | None, reachable: str, ready: str, judged: Judgement
+    seconds: float, reachable: str, ready: str, judged: Judgement
 ) -> None:
-    assert judge(super_cluster(reachable, ready), silent_for, PATIENCE) == judged
+    found = judge_stored(super_cluster(reachable, ready), NOW + timedelta(seconds=seconds), PATIENCE)
+    assert replace(found, lasts=None) == judged
+
+
+def test_a_super_cluster_that_never_reported_is_unknown() -> None:
+    judged = judge_stored(super_cluster(heartbeat=None), NOW)
+    assert judged == Judgement(Health.UNKNOWN, "its syncer has not reported yet")
+
+
+def test_a_super_cluster_whose_syncer_reports_in_vain_is_lost() -> None:
+    found = super_cluster("False", "False", heartbeat="2026-01-01T00:08:00Z")
+    judged = judge_stored(found, NOW + timedelta(minutes=8))
+    assert judged == Judgement(Health.LOST, "its API server has not answered for 8m: refused", 180)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reachable", "lasts"),
+    [(80, "True", 5), (310, "True", 10), (80, "False", 80), (310, "False", 10)],
+)
+def test_a_stored_state_has_lasted_for_a_time(seconds: int, reachable: str, lasts: int) -> None:
+    assert judge_stored(super_cluster(reachable), NOW + timedelta(seconds=seconds), PATIENCE).lasts == lasts
 
 
 def test_a_super_cluster_without_conditions_is_judged_by_its_heartbeat() -> None:
-    found = SuperCluster(name="r1", spec=SuperClusterSpec(id="r1"))
-    assert judge(found, 0) == Judgement(Health.READY)
+    status = SuperClusterStatus(heartbeat_time=TIME)
+    found = SuperCluster(name="r1", spec=SuperClusterSpec(id="r1"), status=status)
+    assert judge_stored(found, NOW) == Judgement(Health.READY)
+
+
+def test_most_of_a_stored_pool_is_not_lost_at_once() -> None:
+    pool = [replace(super_cluster(), name=name) for name in ("r1", "r2")]
+    pool.append(replace(super_cluster(heartbeat="2026-01-01T00:08:00Z"), name="r3"))
+    judged = judge_all_stored(pool, NOW + timedelta(minutes=8))
+    assert {name: each.health for name, each in judged.items()} == {
+        "r1": Health.SUSPECT,
+        "r2": Health.SUSPECT,
+        "r3": Health.READY,
+    }
+    assert judged["r1"].reason == f"no heartbeat for 8m; {HELD}"
 
 
 @pytest.mark.parametrize(

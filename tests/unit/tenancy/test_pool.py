@@ -88,10 +88,48 @@ def test_a_silent_super_cluster_is_suspect_then_lost_until_its_next_heartbeat(st
     assert stage.health() is Health.READY
     stage.passes(1)
     assert stage.health() is Health.SUSPECT
+    assert stage.pool.views["r1"].out_of_touch == "no heartbeat since 2026-01-01T00:00:00Z"
     stage.passes(225)
     assert stage.health() is Health.LOST
+    assert stage.pool.state_for("r1") == 0
     stage.report(stage.now)
+    assert stage.health() is Health.RECOVERING
+    assert stage.pool.judgement("r1").reason == (
+        "it works again, and counts as ready after 30s without failure (failures so far: 1)"
+    )
+    stage.passes(30)
     assert stage.health() is Health.READY
+
+
+def test_a_super_cluster_whose_api_server_does_not_answer_is_lost_although_its_syncer_reports(stage):
+    stage.report(0)
+    unreachable = {
+        "conditions": [
+            {
+                "type": "Reachable",
+                "status": "False",
+                "reason": "NoAnswer",
+                "message": "refused",
+                "lastTransitionTime": "2026-01-01T00:00:10Z",
+            }
+        ]
+    }
+    stage.now = 10
+    for heartbeat in range(10, 311, 20):
+        assert stage.health() is not Health.LOST
+        stage.passes(heartbeat - stage.now)
+        stage.report(heartbeat, status=unreachable)
+    assert stage.health() is Health.LOST
+    assert stage.pool.judgement("r1").reason == "its API server has not answered for 5m: refused"
+    assert stage.pool.views["r1"].out_of_touch == "its API server has not answered since 2026-01-01T00:00:10Z"
+
+
+def test_views_do_not_change_while_only_time_passes(stage):
+    stage.report(0)
+    stage.passes(400)
+    changes = stage.changes
+    stage.passes(400)
+    assert stage.changes == changes
 
 
 def test_a_super_cluster_that_never_reported_is_unknown(stage):

@@ -45,6 +45,9 @@ class FakePool:
     def silent_for(self, name: str) -> float | None:
         return {"r1": 1.26, "r2": 80.0, "r3": None}[name]
 
+    def state_for(self, name: str) -> float:
+        return 40.0
+
     def judgement(self, name: str) -> Judgement:
         return {
             "r1": Judgement(Health.READY),
@@ -103,6 +106,7 @@ def test_every_super_cluster_is_shown_with_its_health_its_amounts_and_its_proble
     assert shown["r1"] == {
         "health": "Ready",
         "reason": "",
+        "since": "2025-12-31T23:59:20Z",
         "silentSeconds": 1.3,
         "cordoned": False,
         "draining": False,
@@ -114,6 +118,7 @@ def test_every_super_cluster_is_shown_with_its_health_its_amounts_and_its_proble
     assert shown["r2"] == {
         "health": "Suspect",
         "reason": "no heartbeat for 80s",
+        "since": "2025-12-31T23:59:20Z",
         "silentSeconds": 80.0,
         "cordoned": True,
         "draining": False,

@@ -13,7 +13,7 @@ from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import TENANT_QUOTA
 from vcsync.scheduling.slices import OBJECTS, PODS
 from vcsync.tenancy.distribution import slice_amounts
-from vcsync.tenancy.health import judge_stored
+from vcsync.tenancy.health import judge_all_stored
 
 NO_LEDGER = (
     "It has no placement: it has no ResourceQuota on cpu or memory and its tenant has no default quota, "
@@ -51,7 +51,7 @@ def namespace_story(
     story = [f"Namespace {name} may use {_amounts(spec.quota)}: {_slices(spec.slices)} of {size}."]
     for super_id, slices in sorted(status.placements.items()):
         story.append(
-            f"{slices} of them {'is' if slices == 1 else 'are'} on super cluster {super_id}{_health(supers.get(super_id), now)}."
+            f"{slices} of them {'is' if slices == 1 else 'are'} on super cluster {super_id}{_health(super_id, supers, now)}."
         )
     for super_id, slices in sorted(spec.pins.items()):
         story.append(f"An operator pinned {slices} of them to {super_id}.")
@@ -148,7 +148,7 @@ def pod_story(
     if super_id:
         slices = placement.status.placements.get(super_id, 0) if placement is not None else 0
         story.append(f"Its namespace has {_slices(slices)} there.")
-        if health := _health(supers.get(super_id), now):
+        if health := _health(super_id, supers, now):
             story.append(f"Super cluster {super_id}{health}.")
     if syncer_reason and not any(syncer_reason in line for line in story):
         story.append(f"The syncer waits: {syncer_reason}.")
@@ -183,11 +183,12 @@ def _containers(status: Mapping[str, Any]) -> list[str]:
     return story
 
 
-def _health(super_cluster: SuperCluster | None, now: datetime) -> str:
+def _health(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) -> str:
     """Describe a super cluster's problem; empty: it has none."""
+    super_cluster = supers.get(super_id)
     if super_cluster is None:
         return ", which is no longer registered"
-    judgement = judge_stored(super_cluster, now)
+    judgement = judge_all_stored(supers.values(), now)[super_id]
     if judgement.reason:
         return f", which is {judgement.word.lower()} ({judgement.reason})"
     if super_cluster.spec.drain:

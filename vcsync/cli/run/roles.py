@@ -43,7 +43,7 @@ from vcsync.kube.resources import SECRETS
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import TimelineSource
 from vcsync.tenancy.brake import Releases
-from vcsync.tenancy.health import Patience
+from vcsync.tenancy.failure import Patience
 
 if TYPE_CHECKING:
     from vcsync.podscheduler import PodScheduler

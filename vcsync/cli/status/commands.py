@@ -1,6 +1,7 @@
 """`vcsync status`: the whole deployment on one page."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from vcsync.cli.status import alarms, troubles
 from vcsync.cli.super import commands as supers
 from vcsync.cli.tenant import commands as tenants
 from vcsync.tenancy.distribution import ledger_of
+from vcsync.tenancy.health import judge_all_stored
 
 NAMESPACES_HEADER = ("TENANT", "NAMESPACE", "QUOTA", "SLICES", "PLACED", "WAITING", "STATE")
 ROLES_HEADER = ("ROLE", "READY", "RESTARTS", "REMARK")
@@ -47,6 +49,7 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
     ledger.sort(key=lambda one: (tenant_of(one, clients), one.name, one.namespace))
     roles = dict(sorted(roles.items()))
     dealt = ledger_of(ledger)
+    judged = judge_all_stored(pool, datetime.now(UTC))
     if form == "name":
         print_names(f"supercluster/{one.name}" for one in pool)
         print_names(map(tenants.name_of, clients))
@@ -54,14 +57,14 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
         return
     if form in ("json", "yaml"):
         answer: dict[str, Any] = {
-            "superClusters": [supers.as_plain(one, dealt) for one in pool],
+            "superClusters": [supers.as_plain(one, dealt, judged[one.name]) for one in pool],
             "tenants": [tenants.as_plain(one) for one in clients],
             "namespaces": [as_plain(one, clients) for one in ledger],
             "warnings": msgspec.to_builtins(warned),
         }
         click.echo(document(answer | ({"roles": roles} if endpoint else {}), form))
         return
-    of_pool = [supers.row(one, dealt) for one in pool]
+    of_pool = [supers.row(one, dealt, judged[one.name]) for one in pool]
     if form == "wide":
         click.echo(wide(supers.HEADER, of_pool, supers.WIDE_HEADER, map(supers.wide_row, pool)))
         click.echo()

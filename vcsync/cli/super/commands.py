@@ -56,7 +56,7 @@ from vcsync.registration.registered import (
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.slices import DIMENSIONS, PODS
 from vcsync.tenancy.distribution import SliceAmounts, ledger_of, slice_amounts
-from vcsync.tenancy.health import judge_stored
+from vcsync.tenancy.health import Judgement, judge_all_stored
 
 
 def _network_id(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -227,11 +227,12 @@ async def _list(form: str, meta: str | None) -> None:
     async with meta_client(meta) as client:
         found = [SuperCluster.from_envelope(envelope) for envelope in await client.list(SUPER_CLUSTERS)]
         ledger = await read_ledger(client)
+    judged = judge_all_stored(found, datetime.now(UTC))
     print_objects(
-        [as_plain(one, ledger) for one in found],
+        [as_plain(one, ledger, judged[one.name]) for one in found],
         form,
         HEADER,
-        [row(one, ledger) for one in found],
+        [row(one, ledger, judged[one.name]) for one in found],
         names=[f"supercluster/{one.name}" for one in found],
         more=(WIDE_HEADER, [wide_row(one) for one in found]),
     )
@@ -242,32 +243,32 @@ async def read_ledger(client: Client) -> Ledger:
     return ledger_of(map(NamespacePlacement.from_envelope, await client.list(NAMESPACE_PLACEMENTS)))
 
 
-def as_plain(super_cluster: SuperCluster, ledger: Ledger) -> dict[str, Any]:
+def as_plain(super_cluster: SuperCluster, ledger: Ledger, judgement: Judgement) -> dict[str, Any]:
     """Return a super cluster as plain values for JSON and YAML.
 
     Args:
         super_cluster: the super cluster.
         ledger: the slices distributed over the pool.
+        judgement: its health.
     """
     slices = slice_amounts(super_cluster, ledger)
-    judgement = judge_stored(super_cluster, datetime.now(UTC))
     return {
         "name": super_cluster.name,
         "labels": super_cluster.labels,
         "spec": to_wire(super_cluster.spec),
         "status": to_wire(super_cluster.status),
-        "health": {"state": judgement.word, "reason": judgement.reason},
+        "health": {"state": judgement.word, "reason": judgement.reason}
+        | ({} if judgement.lasts is None else {"sinceSeconds": round(judgement.lasts)}),
         "capacity": slices.capacity,
         "dealt": slices.dealt,
         "free": slices.free,
     } | ({"problem": slices.problem} if slices.problem else {})
 
 
-def row(super_cluster: SuperCluster, ledger: Ledger) -> tuple[str, ...]:
+def row(super_cluster: SuperCluster, ledger: Ledger, judgement: Judgement) -> tuple[str, ...]:
     """Format a super cluster as a row of the table; arguments as for `as_plain`."""
     spec, status = super_cluster.spec, super_cluster.status
     slices = slice_amounts(super_cluster, ledger)
-    judgement = judge_stored(super_cluster, datetime.now(UTC))
     scheduling = "drains" if spec.drain else "cordoned" if spec.cordoned else "open"
     return (
         super_cluster.name,

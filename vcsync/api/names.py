@@ -179,6 +179,8 @@ SERVICE: Final = "tenancy.x-k8s.io/service"
 REMOTE_ENDPOINTS: Final = "remote.tenancy.x-k8s.io"
 """Writer (`endpointslice.kubernetes.io/managed-by`) of EndpointSlices with Pods that run in other super clusters."""
 
+KEEP_TOGETHER: Final = "tenancy.x-k8s.io/keep-together"
+"""Label `"true"` on a tenant's Service: the Pod scheduler places its Pods only where they reach each other."""
 REACHABLE_FROM_ALL: Final = "tenancy.x-k8s.io/ReachableFromAllSuperClusters"
 """Type of a condition of a tenant's Service: whether each super cluster with slices of its namespace reaches all its Pods."""
 

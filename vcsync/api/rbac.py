@@ -316,6 +316,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         # A claim is assigned to a super cluster with the first Pod that uses it.
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
         Grant(group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "patch")),
+        # Services that keep their Pods together.
+        Grant(group=CORE, resources=("services",), verbs=("list", "watch")),
         Grant(group=CORE, resources=("namespaces",), verbs=READ),
         _WRITE_EVENTS,
     ),

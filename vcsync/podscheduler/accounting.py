@@ -8,12 +8,22 @@ from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Res
 from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
+from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling import claims as claim_filter
+from vcsync.scheduling import together
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.resources import times
-from vcsync.scheduling.shares import CLAIMS, PodDecision, Share, pick_super, runtime_refusal
+from vcsync.scheduling.shares import (
+    CLAIMS,
+    KEEP_TOGETHER,
+    PodDecision,
+    Share,
+    pick_super,
+    runtime_refusal,
+)
 from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.together import Kept
 
 
 class Assign(Struct, frozen=True):
@@ -39,8 +49,9 @@ _UNREPORTED = ("unreported",)
 
 
 def _signature(refusal: Refusal) -> tuple[str, ...]:
-    """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, claims do not."""
-    return (refusal.filter, refusal.message) if refusal.filter == CLAIMS else (refusal.filter,)
+    """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, names do not."""
+    named = refusal.filter in (CLAIMS, KEEP_TOGETHER)
+    return (refusal.filter, refusal.message) if named else (refusal.filter,)
 
 
 def _lacks_runtime(pod: Pod, views: Mapping[str, SuperView]) -> bool:
@@ -75,11 +86,18 @@ class PodAccounting:
     Args:
         claims: the tenant's claims to volumes.
         devices: its ResourceClaims.
+        services: its Services that keep their Pods together.
     """
 
-    def __init__(self, claims: Claims | None = None, devices: DeviceClaims | None = None) -> None:
+    def __init__(
+        self,
+        claims: Claims | None = None,
+        devices: DeviceClaims | None = None,
+        services: KeptServices | None = None,
+    ) -> None:
         self._claims = claims or Claims()
         self._devices = devices or DeviceClaims()
+        self._services = services or KeptServices()
         self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
         self.pods: dict[Key, Pod] = {}
         self._spaces: dict[str, Space] = {}
@@ -111,6 +129,7 @@ class PodAccounting:
         space = self._spaces.get(key[0])
         if space is not None:
             space.waiting.pop(key[1], None)
+        self._services.note(key, "", ())
         freed = self._release(key)
         self._tidy(key[0])
         return freed
@@ -157,7 +176,9 @@ class PodAccounting:
             return Assign(pod.label)
         space = self._space(pod.namespace)
         labelled = pod.label if stays and pod.label in space.granted else ""
-        decision = pick_super(space.open_shares(without=labelled), pod.needs, views, claims)
+        decision = pick_super(
+            space.open_shares(without=labelled), pod.needs, views, claims, self._kept(pod, views)
+        )
         if decision.super_id is not None:
             return Assign(decision.super_id, decision)
         if labelled and self._selected(pod):
@@ -209,8 +230,13 @@ class PodAccounting:
         """Return the namespaces with shares or Pods."""
         return list(self._spaces)
 
-    def fitting(self, namespace: str) -> Iterable[Key]:
-        """Return the waiting Pods that together fit into the free part of the shares, the longest waiting first."""
+    def fitting(self, namespace: str, views: Mapping[str, SuperView]) -> Iterable[Key]:
+        """Return the waiting Pods that together fit into the free part of the shares, the longest waiting first.
+
+        Args:
+            namespace: the namespace.
+            views: the pool.
+        """
         space = self._spaces.get(namespace)
         if space is None or not space.waiting:
             return []
@@ -223,7 +249,16 @@ class PodAccounting:
             pod = self.pods.get((namespace, name))
             if pod is None:
                 continue
-            share = next((share for share in shares if share.fits(pod.needs.requests)), None)
+            # A Pod must not take the place of others on a super cluster where its Services do not let it go.
+            kept = self._kept(pod, views)
+            share = next(
+                (
+                    share
+                    for share in shares
+                    if share.fits(pod.needs.requests) and together.refusal(kept, share.super_id) is None
+                ),
+                None,
+            )
             if share is not None:
                 share.charge(pod.needs.requests)
                 found.append(pod.key)
@@ -240,12 +275,18 @@ class PodAccounting:
             return False
         return space.shares.keys() == space.granted
 
-    def reserve(self, namespace: str, super_id: str, requests: Mapping[str, int]) -> None:
+    def reserve(
+        self, namespace: str, super_id: str, requests: Mapping[str, int], services: tuple[str, ...] = ()
+    ) -> None:
         """Count a Pod that is being created."""
+        self._services.count(namespace, super_id, services, 1)
         self._share(namespace, super_id).charge(requests)
 
-    def free(self, namespace: str, super_id: str, requests: Mapping[str, int]) -> None:
+    def free(
+        self, namespace: str, super_id: str, requests: Mapping[str, int], services: tuple[str, ...] = ()
+    ) -> None:
         """Stop counting a Pod that `reserve` counted."""
+        self._services.count(namespace, super_id, services, -1)
         self._spaces[namespace].shares[super_id].release(requests)
         self._tidy(namespace)
 
@@ -264,6 +305,25 @@ class PodAccounting:
         """Return the share of a namespace on a super cluster; None if it has none."""
         space = self._spaces.get(namespace)
         return None if space is None else space.shares.get(super_id)
+
+    def regroup(self, key: Key, version: str, services: tuple[str, ...]) -> bool:
+        """Set the Services of a Pod that keep their Pods together, if it is still of that resourceVersion.
+
+        Returns:
+            Whether other Pods may have more choice now.
+        """
+        pod = self.pods.get(key)
+        if pod is None or pod.version != version or pod.services == services:
+            return False
+        pod.services = services
+        self._charge(pod)
+        return True
+
+    def _kept(self, pod: Pod, views: Mapping[str, SuperView]) -> tuple[Kept, ...]:
+        if not pod.services:
+            return ()
+        granted = self._space(pod.namespace).granted
+        return tuple(self._services.kept(pod.namespace, pod.services, granted, views, pod.name))
 
     def _claim_needs(self, pod: Pod, views: Mapping[str, SuperView]) -> tuple[ClaimNeed, ...]:
         needs = pod.needs
@@ -312,9 +372,10 @@ class PodAccounting:
         self._note_unplaced(
             pod.key, unplaced=not (place or pod.deleting or pod.needs.gated or pod.needs.node)
         )
+        left = self._services.note(pod.key, place, pod.services)
         charge = self._charges.get(pod.key)
         if charge is not None and charge == (place, pod.needs.requests):
-            return False
+            return left
         freed = self._release(pod.key)
         if place:
             self._share(pod.namespace, place).charge(pod.needs.requests)

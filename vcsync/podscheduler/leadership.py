@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 
 import msgspec
@@ -16,10 +16,10 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.errors import NotFound, Unauthorized
-from vcsync.kube.events import EventRecorder
+from vcsync.kube.errors import KubeError, NotFound, Unauthorized
+from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, SERVICES
 from vcsync.objects.envelope import Envelope, strip
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.claims import Claims, Clones, slim_claim
@@ -28,6 +28,7 @@ from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
+from vcsync.podscheduler.together import KeptServices, slim_service
 from vcsync.scheduling.pods import pod_needs
 from vcsync.scheduling.resources import from_quantities
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
@@ -35,6 +36,7 @@ from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import pool_troubles, unanswered
 
 _COMPONENT = "vcsync-podscheduler"
+_NOT_KEPT = "NotKeptTogether"
 _CLAIMS_BACKOFF = (1.0, 60.0)  # seconds; the tenant's roles may be of an earlier version and forbid the reads
 _CLAIMS_SECONDS = 2.0  # for which decisions wait for the claims to be read
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
@@ -56,12 +58,23 @@ class TenantSession:
     def __init__(self, handle: TenantHandle, leadership: "Leadership") -> None:
         self.handle = handle
         self.events = EventRecorder(handle.client, _COMPONENT)
+        self._kept = KeptServices()
+        self._regroup: set[str] = set()  # namespaces whose Pods may have other Services
+        self._to_regroup = asyncio.Event()
         self.reflector = Reflector(
             handle.client,
             PODS,
             field_selector=FINISHED,
-            project=slim,
+            project=lambda pod: slim(pod, self._kept.selecting(pod.namespace, pod.labels)),
             sink=self._observe,
+        )
+        self.services = Reflector(
+            handle.client,
+            SERVICES,
+            label_selector=names.KEEP_TOGETHER,
+            project=slim_service,
+            sink=self._service_changed,
+            backoff=_CLAIMS_BACKOFF,
         )
         self.claims = Reflector(
             handle.client,
@@ -98,6 +111,7 @@ class TenantSession:
             version=lambda: self.reflector.version,
             on_written=partial(leadership.written, key),
             promise_counts=leadership.promise_counts,
+            services=self._kept,
         )
         self._clones = Clones()
         self._holders: dict[str, frozenset[str]] = {}
@@ -137,6 +151,45 @@ class TenantSession:
             tasks.create_task(reflector.run())
             await reflector.wait_synced()
             self.pods.pool_changed()
+
+    def _service_changed(self, change: Change) -> None:
+        regroup, problem = self._kept.observe(change)
+        service = change.new
+        if service is not None and problem:
+            subject = ObjectRef("v1", "Service", service.name, service.namespace, service.uid)
+            self.events.emit(subject, "Warning", _NOT_KEPT, problem, now=time.time())
+        subject_of = change.new or change.old
+        if regroup and subject_of is not None:
+            self._regroup.add(subject_of.namespace)
+            self._to_regroup.set()
+
+    async def regroup(self) -> None:
+        """Note which Services keep which Pods together, whenever such a Service changes.
+
+        The Pods' labels are not kept, so the Pods of the namespace are listed.
+        """
+        self._regroup.clear()  # these Services were known before the Pods are read
+        self._to_regroup.clear()
+        least, most = _CLAIMS_BACKOFF
+        pause = least
+        while True:
+            await self._to_regroup.wait()
+            self._to_regroup.clear()
+            failed = False
+            for namespace in sorted(self._regroup):
+                self._regroup.discard(namespace)
+                try:
+                    pages = self.handle.client.pages(PODS, namespace, field_selector=FINISHED)
+                    async with aclosing(pages):
+                        async for page in pages:
+                            self.pods.regroup(namespace, page.items)
+                except KubeError as error:
+                    _log.info("pods of services cannot be read", tenant=self.handle.key, error=str(error))
+                    failed = True
+                    self._regroup.add(namespace)
+                    self._to_regroup.set()
+            pause = min(most, 2 * pause) if failed else least
+            await asyncio.sleep(pause)
 
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old
@@ -232,8 +285,14 @@ class Leadership:
     def _hold_back(self, reason: str) -> None:
         self._held_back = reason
 
-    def promise(
-        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    def promise(  # noqa: PLR0917 - parts, each of its own type
+        self,
+        tenant: str,
+        control_plane: str,
+        namespace: str,
+        name: str,
+        spec: bytes,
+        labels: Mapping[str, str] | None,
     ) -> Promise | None:
         """Promise room to a Pod that is about to be created; see `PodScheduler.promise`."""
         found = [
@@ -247,7 +306,7 @@ class Leadership:
             needs = pod_needs(spec, name)
         except (msgspec.ValidationError, InvalidQuantity):  # validation refuses the Pod
             return None
-        return found[0].pods.promise(namespace, name, needs)
+        return found[0].pods.promise(namespace, name, needs, labels)
 
     def written(self, tenant: str, promise: Promise) -> None:
         """Record that a Pod was created on the super cluster that was promised.
@@ -273,8 +332,14 @@ class Leadership:
         session = TenantSession(handle, self)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(session.reflector.run())
                 tasks.create_task(session.events.run())
+                tasks.create_task(session.services.run())
+                # Pods are read after the Services, so that it is known which of them belong together.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLAIMS_SECONDS):
+                        await session.services.wait_synced()
+                tasks.create_task(session.reflector.run())
+                tasks.create_task(session.regroup())
                 tasks.create_task(session.follow_claims())
                 await wait_for_caches([session.reflector])
                 with suppress(TimeoutError):
@@ -346,6 +411,7 @@ class Leadership:
                 view.storage_classes,
                 view.runtime_classes,
                 view.device_classes,
+                view.network_id,
             )
             for view in views
         }

@@ -21,7 +21,7 @@ _NO_LABELS: dict[str, str] = {}
 _shared: dict[str, dict[str, str]] = {}
 _MOST_SHARED = 1024  # a tenant may write any value
 _encode = msgspec.json.Encoder().encode
-_decode_record = msgspec.json.Decoder(tuple[PodNeeds, str]).decode
+_decode_record = msgspec.json.Decoder(tuple[PodNeeds, str, tuple[str, ...]]).decode
 
 
 class Pod(Struct):
@@ -38,6 +38,7 @@ class Pod(Struct):
         deleting: whether it is being deleted.
         waiting_message: the message of its PodScheduled condition while it waits; empty otherwise.
         seen_at: monotonic seconds at which this process first saw it.
+        services: names of the Services that select it and keep their Pods together.
     """
 
     namespace: str
@@ -50,6 +51,7 @@ class Pod(Struct):
     deleting: bool
     waiting_message: str
     seen_at: float = 0.0
+    services: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -66,8 +68,13 @@ class _Status(Struct, gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
-def slim(pod: Envelope) -> Envelope:
-    """Return a Pod's envelope for the cache. It has only vcsync's label and annotation, and the record of `read` as `spec`."""
+def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
+    """Return a Pod's envelope for the cache. It has only vcsync's label and annotation, and the record of `read` as `spec`.
+
+    Args:
+        pod: the Pod.
+        services: names of the Services that select it and keep their Pods together.
+    """
     try:
         needs = pod_needs(pod.spec, pod.name, pod.status)
     except (msgspec.ValidationError, InvalidQuantity):
@@ -82,13 +89,13 @@ def slim(pod: Envelope) -> Envelope:
         labels=_only_ours(pod.labels),
         annotations=_only_ours(pod.annotations),
         deletion_timestamp=pod.deletion_timestamp,
-        spec=_encode((needs, message)),
+        spec=_encode((needs, message, services)),
     )
 
 
 def read(slimmed: Envelope, seen_at: float) -> Pod:
     """Return the Pod of an envelope made by `slim`."""
-    needs, message = _decode_record(slimmed.spec)
+    needs, message, services = _decode_record(slimmed.spec)
     return Pod(
         slimmed.namespace,
         slimmed.name,
@@ -100,6 +107,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         slimmed.deleting,
         message,
         seen_at,
+        services,
     )
 
 

@@ -21,6 +21,7 @@ class Promise:
         name: its name.
         super_id: the super cluster where it has room; empty if it is to wait.
         requests: its requests in thousandths.
+        services: names of the Services that select it and keep their Pods together.
         decision: the decision; None if there was none.
         until: clock seconds at which the promise ends by itself.
         uid: the UID under which the Pod is written as promised; empty until then.
@@ -34,6 +35,7 @@ class Promise:
         "namespace",
         "requests",
         "revision",
+        "services",
         "super_id",
         "uid",
         "until",
@@ -48,12 +50,14 @@ class Promise:
         requests: Resources,
         decision: PodDecision | None,
         until: float,
+        services: tuple[str, ...],
     ) -> None:
         self._promises = promises
         self.namespace = namespace
         self.name = name
         self.super_id = super_id
         self.requests = requests
+        self.services = services
         self.decision = decision
         self.until = until
         self.uid = ""
@@ -110,7 +114,12 @@ class Promises:
         return sum(map(len, self.standing.values()))
 
     def make(
-        self, namespace: str, name: str, requests: Resources, decision: PodDecision | None = None
+        self,
+        namespace: str,
+        name: str,
+        requests: Resources,
+        decision: PodDecision | None = None,
+        services: tuple[str, ...] = (),
     ) -> Promise | None:
         """Promise room for a Pod, on the super cluster of a decision; or its turn, if there is none.
 
@@ -121,9 +130,9 @@ class Promises:
             return None
         super_id = (decision.super_id if decision is not None else None) or ""
         until = self._clock() + PROMISED_SECONDS
-        promise = Promise(self, namespace, name, super_id, requests, decision, until)
+        promise = Promise(self, namespace, name, super_id, requests, decision, until, services)
         if super_id:
-            self._accounting.reserve(namespace, super_id, requests)
+            self._accounting.reserve(namespace, super_id, requests, services)
         else:
             self._turns[namespace] = self._turns.get(namespace, 0) + 1
         self.standing.setdefault(namespace, {})[promise] = None
@@ -200,7 +209,7 @@ class Promises:
             del self.standing[namespace]
         self._by_uid.pop(promise.uid, None)
         if promise.super_id:
-            self._accounting.free(namespace, promise.super_id, promise.requests)
+            self._accounting.free(namespace, promise.super_id, promise.requests, promise.services)
         elif self._turns[namespace] > 1:
             self._turns[namespace] -= 1
         else:

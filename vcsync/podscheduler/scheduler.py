@@ -1,6 +1,6 @@
 """The role: takes part in the election, leads, and reports its state to operators."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from prometheus_client.metrics_core import (
@@ -63,8 +63,14 @@ class PodScheduler:
         """Schedule until cancelled."""
         await self._terms.run()
 
-    def promise(
-        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    def promise(  # noqa: PLR0917 - parts, each of its own type
+        self,
+        tenant: str,
+        control_plane: str,
+        namespace: str,
+        name: str,
+        spec: bytes,
+        labels: Mapping[str, str] | None = None,
     ) -> Promise | None:
         """Promise room to a Pod that is about to be created, for the admission of an API server in the same process.
 
@@ -74,13 +80,14 @@ class PodScheduler:
             namespace: the Pod's namespace.
             name: its name.
             spec: its spec.
+            labels: its labels.
 
         Returns:
             The promise, without a super cluster if the Pod has to wait. None if this process does not lead, does not follow
             the tenant's Pods, or does not schedule this one.
         """
         term = self._terms.current
-        return None if term is None else term.promise(tenant, control_plane, namespace, name, spec)
+        return None if term is None else term.promise(tenant, control_plane, namespace, name, spec, labels)
 
     def explain_pod(self, tenant: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the last decision on a Pod as plain data; None if there was none in this term or it is forgotten."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
 from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, Promises
+from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import SuperView
@@ -101,6 +102,7 @@ class TenantPods:
         on_written: called with every promise to a Pod that was created on its super cluster.
         promise_counts: number of promises by what became of them.
         devices: the tenant's ResourceClaims.
+        services: the tenant's Services that keep their Pods together.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -116,11 +118,13 @@ class TenantPods:
         on_written: Callable[[Promise], None] = lambda _promise: None,
         promise_counts: Counter[str] | None = None,
         devices: DeviceClaims | None = None,
+        services: KeptServices | None = None,
     ) -> None:
         self._suspended = suspended
         self._claims = claims or Claims()
         self._devices = devices or DeviceClaims()
-        self.accounting = PodAccounting(self._claims, self._devices)
+        self._services = services or KeptServices()
+        self.accounting = PodAccounting(self._claims, self._devices, self._services)
         self._writer = writer
         self._views = views
         self._add = add
@@ -180,10 +184,21 @@ class TenantPods:
         self._checked.discard(namespace)
         self.promises.expire(namespace, self._version())
         self._check_later(namespace)
-        for key in self.accounting.fitting(namespace):
+        for key in self.accounting.fitting(namespace, self._views()):
             self._add(key, False)
 
-    def promise(self, namespace: str, name: str, needs: PodNeeds) -> Promise | None:
+    def regroup(self, namespace: str, pods: Iterable[Envelope]) -> None:
+        """Note for the Pods of a namespace, as listed, which Services keep them together; and enqueue those that wait."""
+        changed = False
+        for pod in pods:
+            services = self._services.selecting(namespace, pod.labels)
+            changed |= self.accounting.regroup(pod.key, pod.resource_version, services)
+        for key in self.accounting.waiting(namespace) if changed and self._begun else ():
+            self._add(key, False)
+
+    def promise(
+        self, namespace: str, name: str, needs: PodNeeds, labels: Mapping[str, str] | None = None
+    ) -> Promise | None:
         """Promise room to a Pod that is about to be created, if it would be placed now.
 
         The Pod has to wait for its turn if other Pods of its namespace want a place. Slices belong to one namespace of one
@@ -195,6 +210,7 @@ class TenantPods:
         """
         if not self._begun or self._suspended() or needs.gated or needs.node:
             return None
+        services = self._services.selecting(namespace, labels or {})
         decision = None
         if (
             not needs.claims
@@ -203,10 +219,22 @@ class TenantPods:
             and not self.promises.waiting(namespace)
         ):
             verdict = self.accounting.decide(
-                Pod(namespace, name, "", "", needs, "", "", deleting=False, waiting_message=""), self._views()
+                Pod(
+                    namespace,
+                    name,
+                    "",
+                    "",
+                    needs,
+                    "",
+                    "",
+                    deleting=False,
+                    waiting_message="",
+                    services=services,
+                ),
+                self._views(),
             )
             decision = verdict.decision if isinstance(verdict, Assign) else None
-        promise = self.promises.make(namespace, name, needs.requests, decision)
+        promise = self.promises.make(namespace, name, needs.requests, decision, services)
         self._check_later(namespace)
         return promise
 

@@ -5,17 +5,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from vcsync.scheduling import claims as claim_filter
+from vcsync.scheduling import together
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.resources import Resources, shortages, show, times
 from vcsync.scheduling.scores import FULL
 from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.scheduling.together import Kept
 
 CLAIMS = "Claims"
 """Name of the filter by a Pod's claims."""
 RUNTIME_CLASS = "RuntimeClass"
 """Name of the filter by a Pod's RuntimeClass."""
+KEEP_TOGETHER = "KeepTogether"
+"""Name of the filter by the Services that keep a Pod together with others."""
 
 
 class Share(Struct):
@@ -157,7 +161,11 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
 
 
 def refusals(
-    share: Share, needs: PodNeeds, views: Mapping[str, SuperView], claims: Sequence[ClaimNeed] = ()
+    share: Share,
+    needs: PodNeeds,
+    views: Mapping[str, SuperView],
+    claims: Sequence[ClaimNeed] = (),
+    kept: Sequence[Kept] = (),
 ) -> tuple[Refusal, ...]:
     """Return every reason why a Pod cannot use a share.
 
@@ -169,6 +177,8 @@ def refusals(
     messages.append((RUNTIME_CLASS, runtime_refusal(needs.runtime_class, share.super_id, views)))
     if claims:
         messages.append((CLAIMS, claim_filter.refusal(claims, share.super_id, view)))
+    if kept:
+        messages.append((KEEP_TOGETHER, together.refusal(kept, share.super_id)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 
@@ -186,6 +196,7 @@ def pick_super(
     needs: PodNeeds,
     views: Mapping[str, SuperView],
     claims: Sequence[ClaimNeed] = (),
+    kept: Sequence[Kept] = (),
 ) -> PodDecision:
     """Select the share with the highest score among those without refusals.
 
@@ -194,7 +205,7 @@ def pick_super(
     """
     ordered = sorted(shares, key=lambda share: share.super_id)
     for wanted in claim_filter.steps(claims):
-        decision = _pick_super(ordered, needs, views, wanted)
+        decision = _pick_super(ordered, needs, views, wanted, kept)
         if decision.super_id is not None:
             break
     return decision
@@ -205,13 +216,14 @@ def _pick_super(
     needs: PodNeeds,
     views: Mapping[str, SuperView],
     claims: Sequence[ClaimNeed],
+    kept: Sequence[Kept],
 ) -> PodDecision:
     best: tuple[int, int, str] | None = None
     explanation = []
     for share in shares:
         view = views.get(share.super_id)
         points = score(share, needs, view)
-        objections = refusals(share, needs, views, claims)
+        objections = refusals(share, needs, views, claims, kept)
         explanation.append(ShareExplanation(share.super_id, points, objections))
         rank = (-points, share.pods, share.super_id)
         if not objections and (best is None or rank < best):

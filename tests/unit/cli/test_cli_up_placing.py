@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from vcsync.cli.up import placing
 from vcsync.cli.up.placing import LocalPodScheduler
 
-QUESTION = ("acme", "uid", "shop", "web", b"{}")
+QUESTION = ("acme", "uid", "shop", "web", b"{}", {"app": "web"})
 
 
 class Scheduler:

@@ -163,9 +163,9 @@ def test_the_longest_waiting_pods_that_fit_are_tried_first(accounting):
         each = seen(accounting, pod(name, cpu))
         verdict = accounting.decide(each, VIEWS)
         accounting.wait(each, verdict.signature)
-    assert list(accounting.fitting(NS)) == []
+    assert list(accounting.fitting(NS, VIEWS)) == []
     accounting.remove((NS, "full-1"))
-    assert list(accounting.fitting(NS)) == [(NS, "b"), (NS, "small")]
+    assert list(accounting.fitting(NS, VIEWS)) == [(NS, "b"), (NS, "small")]
     assert accounting.waiting_count() == 4
     accounting.remove((NS, "b"))
     assert (NS, "b") not in accounting.waiting(NS)
@@ -195,7 +195,7 @@ def test_namespaces_without_pods_and_slices_are_removed():
 
 def test_an_unknown_namespace_has_no_waiting_pods_and_no_share():
     accounting = PodAccounting()
-    assert (list(accounting.fitting(NS)), accounting.waiting(NS), accounting.reported(pod())) == (
+    assert (list(accounting.fitting(NS, VIEWS)), accounting.waiting(NS), accounting.reported(pod())) == (
         [],
         [],
         None,
@@ -208,14 +208,14 @@ def test_a_waiting_pod_that_is_gone_is_skipped(accounting):
     for name, cpu in (("large", 150), ("small", 50)):
         accounting.wait(seen(accounting, pod(name, cpu)), ())
     accounting.pods.pop((NS, "large"))
-    assert list(accounting.fitting(NS)) == [(NS, "small")]
+    assert list(accounting.fitting(NS, VIEWS)) == [(NS, "small")]
 
 
 def test_fitting_pods_share_the_free_amounts_and_charge_nothing(accounting):
     for name in ("a", "b", "c"):
         accounting.wait(seen(accounting, pod(name, 100)), ())
-    assert list(accounting.fitting(NS)) == [(NS, "a"), (NS, "b")]
-    assert list(accounting.fitting(NS)) == [(NS, "a"), (NS, "b")]
+    assert list(accounting.fitting(NS, VIEWS)) == [(NS, "a"), (NS, "b")]
+    assert list(accounting.fitting(NS, VIEWS)) == [(NS, "a"), (NS, "b")]
     assert (used(accounting, "r1"), used(accounting, "r2")) == (0, 0)
 
 

@@ -4,6 +4,7 @@ It runs after mutating webhooks, so that the scheduler sees the Pod as it will b
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -52,8 +53,14 @@ class Promise(Protocol):
 class Placer(Protocol):
     """The Pod scheduler as admission sees it."""
 
-    async def promise(
-        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    async def promise(  # noqa: PLR0917 - parts, each of its own type
+        self,
+        tenant: str,
+        control_plane: str,
+        namespace: str,
+        name: str,
+        spec: bytes,
+        labels: Mapping[str, str],
     ) -> Promise | None:
         """Return the super cluster of a Pod that is about to be created. A call that is cancelled promises nothing.
 
@@ -63,6 +70,7 @@ class Placer(Protocol):
             namespace: The Pod's namespace.
             name: Its name.
             spec: Its spec.
+            labels: Its labels.
 
         Returns:
             A promise; None if this scheduler cannot answer for the Pod.
@@ -94,7 +102,8 @@ class PodPlacement:
         if identity is None:
             return
         uid = identity["metadata"]["uid"]
-        promise = await self._ask(tenant, uid, admission.scope.namespace, name, _encode(pod["spec"]))
+        labels = pod["metadata"].get("labels") or {}
+        promise = await self._ask(tenant, uid, admission.scope.namespace, name, _encode(pod["spec"]), labels)
         if promise is None:
             return
         admission.scope.tentative.append(_PromisedPod(promise))
@@ -102,12 +111,18 @@ class PodPlacement:
             for part in MARKED:
                 pod["metadata"][part] = {**(pod["metadata"].get(part) or {}), SUPER_CLUSTER: promise.super_id}
 
-    async def _ask(
-        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    async def _ask(  # noqa: PLR0917 - the arguments of `promise`
+        self,
+        tenant: str,
+        control_plane: str,
+        namespace: str,
+        name: str,
+        spec: bytes,
+        labels: Mapping[str, str],
     ) -> Promise | None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._placer.promise(tenant, control_plane, namespace, name, spec)
+                return await self._placer.promise(tenant, control_plane, namespace, name, spec, labels)
         except TimeoutError:
             return None
         except Exception:  # noqa: BLE001 - a defect of the scheduler must not refuse Pods

@@ -1,6 +1,6 @@
 """Connects the control plane of `vcsync up` with the pod scheduler beside it, so that Pods are placed at their creation."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from vcsync.cli.run.roles import Settings, make_podscheduler
@@ -30,9 +30,17 @@ class LocalPodScheduler:
 
         return running
 
-    async def promise(
-        self, tenant: str, control_plane: str, namespace: str, name: str, spec: bytes
+    async def promise(  # noqa: PLR0917 - parts, each of its own type
+        self,
+        tenant: str,
+        control_plane: str,
+        namespace: str,
+        name: str,
+        spec: bytes,
+        labels: Mapping[str, str],
     ) -> Promise | None:
         """See `pod_placement.Placer.promise`. The scheduler answers from memory, so nothing is awaited."""
         running = self._running
-        return None if running is None else running.promise(tenant, control_plane, namespace, name, spec)
+        if running is None:
+            return None
+        return running.promise(tenant, control_plane, namespace, name, spec, labels)

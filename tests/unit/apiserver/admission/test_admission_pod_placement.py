@@ -46,7 +46,7 @@ class Scheduler:
         self.super_id, self.holds, self.silent, self.error = "r1", True, False, None
         self.asked, self.promises = [], []
 
-    async def promise(self, tenant, control_plane, namespace, name, spec):
+    async def promise(self, tenant, control_plane, namespace, name, spec, labels):
         self.asked.append((tenant, control_plane, namespace, name))
         if self.silent:
             await asyncio.Event().wait()

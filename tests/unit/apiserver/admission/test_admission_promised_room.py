@@ -36,8 +36,8 @@ class Book:
         self.pods.begin()
         self._cache = Cache()
 
-    async def promise(self, tenant, control_plane, namespace, name, spec):
-        return self.pods.promise(namespace, name, pod_needs(spec, name))
+    async def promise(self, tenant, control_plane, namespace, name, spec, labels):
+        return self.pods.promise(namespace, name, pod_needs(spec, name), labels)
 
     def see(self, items):
         for item in items:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.objects import NamespacePlacement, SuperCluster
@@ -98,3 +99,11 @@ def test_a_service_that_selects_no_pods_is_explained(spec: dict[str, Any]) -> No
 
 def test_a_service_without_placement_is_explained() -> None:
     assert "no slices" in service_story("acme/shop/web", service(), reaches(None, {}, [], [], NOON))[0]
+
+
+@pytest.mark.parametrize(("value", "shown"), [("true", True), ("false", False), ("yes", False)])
+def test_a_service_that_keeps_its_pods_together_is_explained(value: str, shown: bool) -> None:
+    labelled = replace(service(), labels={names.KEEP_TOGETHER: value})
+    lines = found(super_cluster("r1"), super_cluster("r2"))
+    story = service_story("acme/shop/web", labelled, list(lines.values()))
+    assert any("go only where they reach most of its Pods" in line for line in story) is shown

@@ -16,7 +16,7 @@ from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.errors import Conflict, Forbidden, ServerError, Status, Unauthorized
-from vcsync.kube.resources import EVENTS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
+from vcsync.kube.resources import EVENTS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from vcsync.podscheduler import PodScheduler, leadership
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -629,3 +629,77 @@ async def test_nothing_is_promised_to_another_control_plane_of_the_same_name(sta
         for tenant, uid in (("acme", "uid-other"), ("acme", ""), ("umbrella", "uid-kube-system")):
             assert scheduler.promise(tenant, uid, "shop", "web", SPEC) is None
         assert scheduler.promise("acme", "uid-kube-system", "shop", "web", b'{"containers":7}') is None
+
+
+def labelled_pod(stage: Stage, name: str, **metadata: Any) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
+    metadata = {"labels": {"app": "web"}, **metadata}
+    stage.tenant.put(PODS, name, "shop", metadata=metadata, spec={"containers": [container]}, status={})
+
+
+def keeping_service(stage: Stage, value: str = names.TRUE) -> None:
+    labels = {names.KEEP_TOGETHER: value}
+    stage.tenant.put(SERVICES, "web", "shop", metadata={"labels": labels}, spec={"selector": {"app": "web"}})
+
+
+@pytest.fixture
+def wide(stage: Stage) -> Stage:
+    """Two super clusters that do not reach each other."""
+    stage.super_cluster("r2")
+    stage.grant({"r1": 1, "r2": 1})
+    return stage
+
+
+async def test_the_pods_of_a_service_are_kept_together_also_by_a_later_leader(wide: Stage) -> None:
+    keeping_service(wide)
+    for term in ("a", "b"):
+        async with wide.running():
+            for number in range(3):
+                labelled_pod(wide, f"web-{term}-{number}")
+                await until(lambda name=f"web-{term}-{number}": wide.placed(name))
+    placed = {wide.placed(f"web-{term}-{number}") for term in "ab" for number in range(3)}
+    assert placed == {"r1"}
+
+
+async def test_pods_that_stand_count_when_their_service_gets_the_label(wide: Stage) -> None:
+    placed = {PLACED_LABEL: "r2"}
+    labelled_pod(wide, "old", labels={"app": "web", **placed}, annotations=placed)
+    async with wide.running() as scheduler:
+        labelled_pod(wide, "first")
+        await until(lambda: wide.placed("first") == "r1")
+        wide.tenant.remove(PODS, "first", "shop")
+        keeping_service(wide)
+
+        def counted() -> bool:
+            session = scheduler._terms.current.tenants[ROOT]  # type: ignore[union-attr]
+            return session.pods.accounting.pods["shop", "old"].services == ("web",)
+
+        await until(counted)
+        labelled_pod(wide, "next")
+        await until(lambda: wide.placed("next"))
+    assert wide.placed("next") == "r2"
+
+
+async def test_pods_are_placed_while_services_may_not_be_read(
+    wide: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "_CLAIMS_SECONDS", 0.01)
+
+    def before(verb: str, plural: str, *_: object) -> None:
+        if (verb, plural) == ("list", "services"):
+            raise Forbidden(Status(403, "Forbidden", "no rights to services"))
+
+    wide.tenant.before = before
+    keeping_service(wide)
+    labelled_pod(wide, "web")
+    async with wide.running():
+        await until(lambda: wide.placed("web"))
+
+
+async def test_a_label_that_is_not_valid_gets_an_event_on_the_service(wide: Stage) -> None:
+    keeping_service(wide, "yes")
+    async with wide.running():
+        await until(lambda: wide.tenant.all(EVENTS))
+    [event] = wide.tenant.all(EVENTS)
+    assert event["reason"] == "NotKeptTogether"
+    assert event["involvedObject"]["name"] == "web"

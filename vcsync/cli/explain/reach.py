@@ -143,7 +143,15 @@ def service_story(name: str, service: Envelope, found: list[Reach]) -> list[str]
         )
         for each in found
     ]
-    return [*table(_HEADER, rows).splitlines(), *_remarks(name, found)]
+    return [*table(_HEADER, rows).splitlines(), *_kept(name, service), *_remarks(name, found)]
+
+
+def _kept(name: str, service: Envelope) -> list[str]:
+    if service.labels.get(names.KEEP_TOGETHER) != names.TRUE:
+        return []
+    return [
+        f"New Pods of Service {name} go only where they reach most of its Pods (label {names.KEEP_TOGETHER})."
+    ]
 
 
 def _remarks(name: str, found: list[Reach]) -> list[str]:

@@ -116,7 +116,10 @@ def test_pods_get_their_services_when_they_are_read_and_when_a_service_changes()
     world = World()
     metadata = {"name": "p", "namespace": NS, "uid": "p", "resourceVersion": "3", "labels": {"app": "web"}}
     listed = parse(json.dumps({"metadata": metadata, "spec": {"containers": []}}).encode())
-    select = lambda: world.services.selecting(NS, listed.labels)  # noqa: E731
+
+    def select() -> tuple[str, ...]:
+        return world.services.selecting(NS, listed.labels)
+
     assert select() == ()
     assert world.change(service()) == (True, "")
     assert select() == ("web",)

@@ -18,6 +18,7 @@ from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import Listener
 from vcsync.streams import refusals
 from vcsync.streams.budget import ConnectionBudget
+from vcsync.streams.connections import Server
 from vcsync.streams.limits import StreamLimits
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.refusals import Refused
@@ -25,7 +26,6 @@ from vcsync.streams.super_request import CONNECT_SECONDS, SuperRequest, answered
 from vcsync.streams.tunnel import PIECE_BYTES, Traffic, carry, switching_head
 from vcsync.streams.upgrade_headers import UNSUPPORTED, forwarded_upgrade, wanted_protocol
 from vcsync.syncer.kubelet_api.access import Access, NoDecision, User, user_of
-from vcsync.syncer.kubelet_api.connections import Server
 from vcsync.syncer.kubelet_api.requests import KubeletRequest, parse
 from vcsync.syncer.metrics_api.server import MetricsServer
 from vcsync.syncer.metrics_api.tenant_usage import REPORT

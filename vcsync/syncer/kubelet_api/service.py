@@ -16,7 +16,6 @@ from vcsync.process.open_files import share_of_files
 from vcsync.streams.budget import ConnectionBudget
 from vcsync.syncer.kubelet_api.access import CLIENT_CA, Access, NoClientCA, authentication
 from vcsync.syncer.kubelet_api.certificates import certificate_of, self_signed, server_context
-from vcsync.syncer.kubelet_api.connections import FILES_EACH, MAX_CONNECTIONS
 from vcsync.syncer.kubelet_api.server import FindPod, KubeletServer
 from vcsync.syncer.kubelet_api.settings import Endpoint, KubeletSettings, candidates
 from vcsync.syncer.metrics_api.front_proxy import front_proxy_of
@@ -25,6 +24,10 @@ from vcsync.syncer.metrics_api.server import MetricsServer
 from vcsync.syncer.metrics_api.super_usage import SuperUsage
 from vcsync.syncer.metrics_api.tenant_usage import RunningPod, TenantUsage
 
+MAX_CONNECTIONS = 10_000
+"""Connections of all tenants of a syncer."""
+FILES_EACH = 2
+"""A stream has a connection to the super cluster as well."""
 READ_SECONDS = 60.0
 """Seconds between two reads of a tenant's client CA."""
 RETRY_SECONDS = 10.0

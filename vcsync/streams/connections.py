@@ -1,4 +1,4 @@
-"""Limits the open connections of the kubelet APIs of a syncer, and ends those on which nobody asks anything."""
+"""An HTTP server that limits its open connections, and ends those on which nobody asks anything."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,43 +9,42 @@ from aiohttp.web_protocol import RequestHandler
 
 from vcsync.streams.budget import ConnectionBudget
 
-MAX_CONNECTIONS = 10_000
-"""Connections of all tenants of a syncer."""
-FILES_EACH = 2
-"""A stream has a connection to the super cluster as well."""
 REQUEST_SECONDS = 30.0
 """Timeout until the first request of a connection."""
 IDLE_SECONDS = 120.0
-"""Timeout until the next one. Kubernetes' API server closes idle connections to kubelets after 90 seconds."""
+"""Timeout until the next one. Kubernetes' API server closes idle connections after 90 seconds."""
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 """Answers one request."""
+Payer = Callable[[asyncio.Transport], str]
+"""Returns on whose share a connection counts."""
 
 
 class Server(web.Server):
-    """The HTTP server of one tenant.
+    """The server.
 
     Args:
-        tenant: Cluster key.
-        budget: Limits its connections and those of other tenants.
+        payer: Cluster key of its only tenant, or a function that returns on whose share a connection counts.
+        budget: Limits the connections of each share.
         answer: Answers requests.
         settings: Keyword arguments of `web.Server`.
     """
 
-    def __init__(self, tenant: str, budget: ConnectionBudget, answer: Answer, **settings: Any) -> None:
+    def __init__(self, payer: str | Payer, budget: ConnectionBudget, answer: Answer, **settings: Any) -> None:
         super().__init__(self._answer, keepalive_timeout=IDLE_SECONDS, **settings)
         self._answering = answer
-        self._tenant = tenant
+        self._payer = payer
         self._budget = budget
-        self._counted: set[RequestHandler] = set()
+        self._counted: dict[RequestHandler, str] = {}
         self._silent: dict[RequestHandler, asyncio.TimerHandle] = {}
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        """Count a connection. Abort it if the tenant has its share."""
+        """Count a connection. Abort it if its share is used."""
         super().connection_made(handler, transport)
-        if not self._budget.take(self._tenant):
+        payer = self._payer if isinstance(self._payer, str) else self._payer(transport)
+        if not self._budget.take(payer):
             transport.abort()
             return
-        self._counted.add(handler)
+        self._counted[handler] = payer
         loop = asyncio.get_running_loop()
         self._silent[handler] = loop.call_later(REQUEST_SECONDS, transport.abort)
 
@@ -53,9 +52,9 @@ class Server(web.Server):
         """Stop counting a connection."""
         super().connection_lost(handler, exc)
         self._spoken(handler)
-        if handler in self._counted:
-            self._counted.discard(handler)
-            self._budget.give_back(self._tenant)
+        payer = self._counted.pop(handler, None)
+        if payer is not None:
+            self._budget.give_back(payer)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._spoken(request.protocol)

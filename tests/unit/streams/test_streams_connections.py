@@ -1,4 +1,4 @@
-"""Limits of the kubelet API's connections."""
+"""Limits of a server's connections."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from vcsync.streams import connections
 from vcsync.streams.budget import ConnectionBudget
-from vcsync.syncer.kubelet_api import connections
-from vcsync.syncer.kubelet_api.connections import Server
+from vcsync.streams.connections import Server
 
 
 async def _answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -28,6 +28,18 @@ async def test_connections_above_the_share_are_closed_and_counted_until_their_en
         while not budget.take("acme"):
             await asyncio.sleep(0.01)
         made[1][1].close()
+
+
+async def test_connections_count_on_the_share_of_whoever_opens_them() -> None:
+    budget = ConnectionBudget(4, most=1)
+    payers = iter(["one", "other"])
+    async with _serving(Server(lambda _transport: next(payers), budget, _answer)) as port:
+        made = [await _asked(port) for _ in range(2)]
+        assert not budget.take("one")
+        for _, writer in made:
+            writer.close()
+        while not budget.take("one"):
+            await asyncio.sleep(0.01)
 
 
 async def test_connections_without_a_request_end(monkeypatch: pytest.MonkeyPatch) -> None:

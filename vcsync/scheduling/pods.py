@@ -1,16 +1,20 @@
 """Reads a Pod's needs from its spec: resources, and the virtual nodes that it requires or excludes. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from vcsync.api.names import SUPER_CLUSTER_ID
+from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_ID
+from vcsync.api.without_effect import DEFAULT_SCHEDULER
 from vcsync.objects.quantity import milli
 from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.slices import PODS
 
+MARKED = ("labels", "annotations")
+"""Parts of a Pod's metadata that name its super cluster."""
 _HOST_NAME = "kubernetes.io/hostname"
 _NODE_NAME = "metadata.name"
 _ALWAYS = "Always"
@@ -153,6 +157,21 @@ def pod_needs(spec: bytes, name: str = "", status: bytes = b"") -> PodNeeds:
         pod.runtime_class_name or "",
         _devices(pod, status) if pod.resource_claims else (),
     )
+
+
+def is_plain(pod: Mapping[str, Any]) -> bool:
+    """Return whether the scheduler decides on a new Pod by its requests and node selectors alone.
+
+    The scheduler judges a super cluster that the creator named, and a Pod that is bound or may not be scheduled yet, when
+    it sees them. It judges a Pod that names another scheduler then, too.
+
+    Args:
+        pod: its metadata and spec.
+    """
+    spec = pod.get("spec") or {}
+    named = any(SUPER_CLUSTER in (pod["metadata"].get(part) or {}) for part in MARKED)
+    own = (spec.get("schedulerName") or DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
+    return bool(spec) and own and not (named or spec.get("nodeName") or spec.get("schedulingGates"))
 
 
 def _devices(pod: _Spec, status: bytes) -> tuple[str, ...]:

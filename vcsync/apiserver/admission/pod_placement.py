@@ -15,14 +15,12 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.framework.plugin import Lookup, creates
 from vcsync.apiserver.request.scope import Admission
 from vcsync.apiserver.storage.interface import Outcome, StoreError, StoreUnavailable
+from vcsync.scheduling.pods import MARKED, is_plain
 
 ANSWER_SECONDS = 0.05
 """Seconds after which a Pod is stored without a super cluster, because the scheduler has not answered."""
 IDENTITY_NAMESPACE = "kube-system"
 """The namespace whose UID identifies a control plane."""
-DEFAULT_SCHEDULER = "default-scheduler"
-MARKED = ("labels", "annotations")
-"""Parts of a Pod's metadata that name its super cluster."""
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger(__name__)
@@ -96,7 +94,7 @@ class PodPlacement:
             return
         pod, tenant = admission.new, admission.scope.tenant
         name = pod["metadata"].get("name")
-        if not name or not _is_plain(pod):
+        if not name or not is_plain(pod):
             return
         identity = await self._lookup.get(tenant, "", "namespaces", IDENTITY_NAMESPACE)
         if identity is None:
@@ -128,18 +126,6 @@ class PodPlacement:
         except Exception:  # noqa: BLE001 - a defect of the scheduler must not refuse Pods
             _log.exception("a new pod cannot be placed", tenant=tenant, namespace=namespace, name=name)
             return None
-
-
-def _is_plain(pod: Object) -> bool:
-    """Return whether the scheduler decides on a Pod by its requests and node selectors alone.
-
-    The scheduler judges a super cluster that the creator named, and a Pod that is bound or may not be scheduled yet, when
-    it sees them. It judges a Pod that names another scheduler then, too.
-    """
-    spec = pod.get("spec") or {}
-    named = any(SUPER_CLUSTER in (pod["metadata"].get(part) or {}) for part in MARKED)
-    own = (spec.get("schedulerName") or DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER
-    return bool(spec) and own and not (named or spec.get("nodeName") or spec.get("schedulingGates"))
 
 
 class _PromisedPod:

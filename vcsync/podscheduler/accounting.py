@@ -275,6 +275,11 @@ class PodAccounting:
             return False
         return space.shares.keys() == space.granted
 
+    def has_slices(self, namespace: str) -> bool:
+        """Return whether a namespace has slices on any super cluster."""
+        space = self._spaces.get(namespace)
+        return space is not None and bool(space.granted)
+
     def reserve(
         self, namespace: str, super_id: str, requests: Mapping[str, int], services: tuple[str, ...] = ()
     ) -> None:

@@ -1,5 +1,6 @@
 """The Pod scheduler's record of a Pod: identity, vcsync's label and annotation, and its needs. Pure."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ from msgspec import Struct
 
 from vcsync.api.names import SUPER_CLUSTER
 from vcsync.objects.conditions import Condition
-from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.envelope import Envelope, OwnerReference, decode
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.scheduling.pods import PodNeeds, pod_needs, super_of_node
 
@@ -69,7 +70,10 @@ class _Status(Struct, gc=False):
 
 
 def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
-    """Return a Pod's envelope for the cache. It has only vcsync's label and annotation, and the record of `read` as `spec`.
+    """Return a Pod's envelope for the cache.
+
+    It has only vcsync's label and annotation, the UIDs of its owners, the prefix of a generated name, and the record of
+    `read` as `spec`.
 
     Args:
         pod: the Pod.
@@ -88,6 +92,8 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         pod.resource_version,
         labels=_only_ours(pod.labels),
         annotations=_only_ours(pod.annotations),
+        owners=_owners(tuple(owner.uid for owner in pod.owners)),
+        generate_name=_prefix(pod.generate_name),
         deletion_timestamp=pod.deletion_timestamp,
         spec=_encode((needs, message, services)),
     )
@@ -140,6 +146,18 @@ def _unschedulable_message(status: bytes) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
     return ""
+
+
+@lru_cache(_MOST_SHARED)
+def _owners(uids: tuple[str, ...]) -> tuple[OwnerReference, ...]:
+    """Return owners by their UIDs, as one object for all Pods of a workload."""
+    return tuple(OwnerReference(uid=uid) for uid in uids)
+
+
+@lru_cache(_MOST_SHARED)
+def _prefix(generate_name: str) -> str:
+    """Return the prefix of generated names, as one object for all Pods of a workload."""
+    return generate_name
 
 
 def _only_ours(values: dict[str, str]) -> dict[str, str]:

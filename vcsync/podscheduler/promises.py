@@ -1,7 +1,10 @@
 """Room that is promised to Pods while they are created, until they are seen or are not created. Pure."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.podscheduler.accounting import PodAccounting
 from vcsync.scheduling.resources import Resources
@@ -11,6 +14,29 @@ PROMISED_SECONDS = 10.0
 """Seconds for which a promise holds, from the decision and again from the beginning of the write."""
 WRITTEN_SECONDS = 600.0
 """Seconds for which the promise to a Pod that was written holds at most, if the Pod is never seen."""
+
+
+class Birth(Struct, frozen=True, gc=False):
+    """What identifies a Pod that has no UID yet, because another process creates it.
+
+    Attributes:
+        namespace: its namespace.
+        name: its name; empty if the API server generates it.
+        prefix: the beginning of a generated name, as `metadata.generateName`; empty for a Pod with a name.
+        owners: UIDs of its owners.
+        requests: its requests in thousandths, sorted by name.
+    """
+
+    namespace: str
+    name: str
+    prefix: str
+    owners: tuple[str, ...]
+    requests: tuple[tuple[str, int], ...]
+
+
+def birth_of(namespace: str, name: str, prefix: str, owners: Iterable[str], requests: Resources) -> Birth:
+    """Return what identifies a Pod at its creation."""
+    return Birth(namespace, name, "" if name else prefix, tuple(owners), tuple(sorted(requests.items())))
 
 
 class Promise:
@@ -26,10 +52,13 @@ class Promise:
         until: clock seconds at which the promise ends by itself.
         uid: the UID under which the Pod is written as promised; empty until then.
         revision: the revision at which it was written; 0 until then.
+        birth: what identifies a Pod that another process writes: the promise ends when such a Pod is seen first. None if
+            `writing` notes its UID.
     """
 
     __slots__ = (
         "_promises",
+        "birth",
         "decision",
         "name",
         "namespace",
@@ -51,7 +80,9 @@ class Promise:
         decision: PodDecision | None,
         until: float,
         services: tuple[str, ...],
+        birth: Birth | None = None,
     ) -> None:
+        self.birth = birth
         self._promises = promises
         self.namespace = namespace
         self.name = name
@@ -106,6 +137,10 @@ class Promises:
         self._on_written = on_written
         self.standing: dict[str, dict[Promise, None]] = {}
         self._by_uid: dict[str, Promise] = {}
+        self._by_birth: dict[
+            tuple[Birth, str], dict[Promise, None]
+        ] = {}  # (birth, super cluster) -> promises
+        self._named: set[tuple[str, str]] = set()  # (namespace, name) of the Pods with a name in `_by_birth`
         self._turns: dict[str, int] = {}  # namespace -> number of its promises without a super cluster
         self._closed = False
         self._counts = Counter() if counts is None else counts
@@ -120,8 +155,17 @@ class Promises:
         requests: Resources,
         decision: PodDecision | None = None,
         services: tuple[str, ...] = (),
+        birth: Birth | None = None,
     ) -> Promise | None:
         """Promise room for a Pod, on the super cluster of a decision; or its turn, if there is none.
+
+        Args:
+            namespace: the Pod's namespace.
+            name: its name.
+            requests: its requests in thousandths.
+            decision: the decision; None if there was none.
+            services: Services that keep the Pod together with others.
+            birth: what identifies the Pod, if another process writes it.
 
         Returns:
             The promise; None after `close`.
@@ -130,18 +174,58 @@ class Promises:
             return None
         super_id = (decision.super_id if decision is not None else None) or ""
         until = self._clock() + PROMISED_SECONDS
-        promise = Promise(self, namespace, name, super_id, requests, decision, until, services)
+        promise = Promise(self, namespace, name, super_id, requests, decision, until, services, birth)
         if super_id:
             self._accounting.reserve(namespace, super_id, requests, services)
         else:
             self._turns[namespace] = self._turns.get(namespace, 0) + 1
         self.standing.setdefault(namespace, {})[promise] = None
+        if birth is not None:
+            self._by_birth.setdefault((birth, super_id), {})[promise] = None
+            if birth.name:
+                self._named.add((namespace, birth.name))
         self._counts["placed" if super_id else "left"] += 1
         return promise
 
     def waiting(self, namespace: str) -> bool:
         """Return whether a Pod of the namespace that is being created is to wait for its turn."""
         return namespace in self._turns
+
+    def expects(self, namespace: str, name: str) -> bool:
+        """Return whether another process was promised room, or a turn, for the Pod of this name."""
+        return (namespace, name) in self._named
+
+    def expecting(self) -> bool:
+        """Return whether there is a promise to a Pod that another process writes."""
+        return bool(self._by_birth)
+
+    def born(self, birth: Birth, prefix: str, super_id: str, revision: int) -> None:
+        """End one promise to a Pod that another process has written, now that the Pod is seen for the first time.
+
+        Args:
+            birth: what identifies the Pod by its name.
+            prefix: its `metadata.generateName`; empty if it has none.
+            super_id: the super cluster that its label names; empty if none. The promise to it names the same one.
+            revision: the revision at which it was seen.
+        """
+        generated = replace(birth, name="", prefix=prefix)
+        for each in (birth, generated) if prefix else (birth,):
+            found = self._by_birth.get((each, super_id))
+            if found:
+                promise = next(iter(found))
+                promise.name, promise.revision = birth.name, revision
+                self._end(promise, "", freed=False)
+                if super_id:
+                    self._on_written(promise)
+                return
+
+    def ends_in(self, namespace: str) -> float:
+        """Return the seconds after which the promises of a namespace are to be looked at again."""
+        until = min(
+            (each.until for each in self.standing.get(namespace, ())),
+            default=self._clock() + PROMISED_SECONDS,
+        )
+        return min(max(until - self._clock(), 0.0), PROMISED_SECONDS)
 
     def writing(self, promise: Promise, uid: str) -> bool:
         """See `Promise.writing`."""
@@ -208,6 +292,7 @@ class Promises:
         if not standing:
             del self.standing[namespace]
         self._by_uid.pop(promise.uid, None)
+        self._forget_birth(promise)
         if promise.super_id:
             self._accounting.free(namespace, promise.super_id, promise.requests, promise.services)
         elif self._turns[namespace] > 1:
@@ -218,3 +303,14 @@ class Promises:
             self._counts[outcome] += 1
         if freed:
             self._on_freed(namespace)
+
+    def _forget_birth(self, promise: Promise) -> None:
+        if promise.birth is None:
+            return
+        key = promise.birth, promise.super_id
+        found = self._by_birth[key]
+        del found[promise]
+        if not found:
+            del self._by_birth[key]
+        if promise.birth.name:
+            self._named.discard((promise.namespace, promise.birth.name))

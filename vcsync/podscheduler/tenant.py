@@ -21,7 +21,7 @@ from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
 from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
-from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, Promises
+from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
 from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.shares import PodDecision
@@ -31,6 +31,8 @@ from vcsync.tenancy.suspension import TENANT_SUSPENDED
 _FAILED = "FailedScheduling"
 NEW_NAMESPACE_SECONDS = 2.0
 """Seconds until a Pod in a namespace without slices is reported as waiting: a new namespace gets its slices meanwhile."""
+MOST_EXPECTED = 1000
+"""Most promises of a tenant while another process asks for more, so that a flood of requests takes little memory."""
 
 
 class ClaimHeld(Exception):
@@ -143,9 +145,7 @@ class TenantPods:
 
     def observe(self, change: Change) -> None:
         """Count a change of a Pod (in the form of `slim`)."""
-        subject = change.new or change.old
-        if subject is not None:
-            self._seen(subject)
+        self._seen(change)
         if change.new is None:
             if change.old is not None and self.accounting.remove(change.old.key):
                 self._freed(change.old.namespace)
@@ -197,19 +197,36 @@ class TenantPods:
             self._add(key, False)
 
     def promise(
-        self, namespace: str, name: str, needs: PodNeeds, labels: Mapping[str, str] | None = None
+        self,
+        namespace: str,
+        name: str,
+        needs: PodNeeds,
+        labels: Mapping[str, str] | None = None,
+        birth: Birth | None = None,
     ) -> Promise | None:
         """Promise room to a Pod that is about to be created, if it would be placed now.
 
         The Pod has to wait for its turn if other Pods of its namespace want a place. Slices belong to one namespace of one
         tenant, so no Pod of another tenant wants the same room.
 
+        Args:
+            namespace: the Pod's namespace.
+            name: its name; empty if the API server generates it.
+            needs: its needs.
+            labels: its labels, by which Services select it.
+            birth: what identifies it, if nobody will tell what becomes of it: an API server in another process writes it.
+
         Returns:
             A promise, without a super cluster if the Pod is to wait; None if Pods are not scheduled at present, or the
-            Pod is bound or may not be scheduled.
+            Pod is bound or may not be scheduled. None also to a Pod of another process in a namespace without slices, to
+            one whose name another Pod has or is about to have, and to all while the tenant has too many promises.
         """
         if not self._begun or self._suspended() or needs.gated or needs.node:
             return None
+        if birth is not None:
+            self.promises.expire(namespace, self._version())
+            if not self._may_expect(birth):
+                return None
         services = self._services.selecting(namespace, labels or {})
         decision = None
         if (
@@ -234,18 +251,42 @@ class TenantPods:
                 self._views(),
             )
             decision = verdict.decision if isinstance(verdict, Assign) else None
-        promise = self.promises.make(namespace, name, needs.requests, decision, services)
+        promise = self.promises.make(namespace, name, needs.requests, decision, services, birth)
         self._check_later(namespace)
         return promise
 
-    def _seen(self, pod: Envelope) -> None:
+    def _may_expect(self, birth: Birth) -> bool:
+        """Return whether a promise may be made to a Pod that another process creates."""
+        namespace, name = birth.namespace, birth.name
+        if len(self.promises) >= MOST_EXPECTED or not self.accounting.has_slices(namespace):
+            return False
+        # Of Pods with one name only one is created, so a second promise would hold room for nobody.
+        return not name or not (
+            self.promises.expects(namespace, name) or (namespace, name) in self.accounting.pods
+        )
+
+    def _seen(self, change: Change) -> None:
         """End the promise to a Pod that has been created: it counts itself from now on."""
-        self.promises.seen(pod.uid, pod.labels.get(SUPER_CLUSTER, ""))
+        pod = change.new or change.old
+        if pod is None:
+            return
+        super_id = pod.labels.get(SUPER_CLUSTER, "")
+        self.promises.seen(pod.uid, super_id)
+        first = change.new is not None and (change.old is None or change.old.uid != pod.uid)
+        if first and self.promises.expecting():
+            birth = birth_of(
+                pod.namespace,
+                pod.name,
+                "",
+                [owner.uid for owner in pod.owners],
+                read(pod, self._clock()).needs.requests,
+            )
+            self.promises.born(birth, pod.generate_name, super_id, pod.version)
 
     def _check_later(self, namespace: str) -> None:
         if namespace not in self._checked and namespace in self.promises.standing:
             self._checked.add(namespace)
-            self._add_after((namespace, ""), PROMISED_SECONDS)
+            self._add_after((namespace, ""), self.promises.ends_in(namespace))
 
     async def schedule(self, key: Key) -> Outcome:
         """Decide on a Pod and write the decision.

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.objects.envelope import parse
+from vcsync.objects.envelope import OwnerReference, parse
 from vcsync.podscheduler import pods
 from vcsync.podscheduler.pods import assignment, read, slim, unschedulable
 
@@ -28,6 +28,7 @@ def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
             "labels": {"app": "x", SUPER_CLUSTER: "r1"},
             "annotations": {"big": "y" * 1000, SUPER_CLUSTER: "r2"},
             "ownerReferences": [{"name": "rs", "uid": "1"}],
+            "generateName": "rs-",
         },
         spec={"containers": [{"name": "c", "image": "z" * 1000, "resources": {"requests": {"cpu": "1"}}}]},
         status={"conditions": [WAITING]},
@@ -35,11 +36,19 @@ def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
     kept = slim(whole)
     assert (kept.labels, kept.annotations) == ({SUPER_CLUSTER: "r1"}, {SUPER_CLUSTER: "r2"})
     assert len(kept.spec) < 68
-    assert (kept.status, kept.rest, kept.owners) == (b"", b"", ())
+    assert (kept.status, kept.rest) == (b"", b"")
+    assert (kept.owners, kept.generate_name) == ((OwnerReference(uid="1"),), "rs-")
     pod = read(kept, 3.0)
     assert (pod.key, pod.uid, pod.version, pod.seen_at) == (("shop", "p"), "u", "7", 3.0)
     assert (pod.label, pod.annotation, pod.waiting_message) == ("r1", "r2", "no room")
     assert pod.needs.requests == {"cpu": 1000, "pods": 1000}
+
+
+def test_what_pods_of_one_workload_have_in_common_is_shared():
+    metadata = {"ownerReferences": [{"name": "rs", "uid": "1"}], "generateName": "rs-"}
+    one, other = (slim(envelope(metadata=metadata)) for _ in range(2))
+    assert one.owners is other.owners
+    assert one.generate_name is other.generate_name
 
 
 def test_labels_of_one_super_cluster_are_shared():

@@ -1,0 +1,254 @@
+"""Promises to Pods that another process creates: nobody tells what becomes of them, so they end at first sight or by time."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from test_promises import NS, ROOM, SUPERS, Server, cpu_of, home
+
+from vcsync.api.names import SUPER_CLUSTER
+from vcsync.podscheduler import tenant
+from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, birth_of
+from vcsync.scheduling.pods import PodNeeds
+
+
+def ask(server: Server, name: str, cpu: int = 50, prefix: str = "", owner: str = "") -> Promise | None:
+    """Ask as a review does: requests count the Pod itself, too."""
+    needs = PodNeeds({"cpu": cpu, "pods": 1000})
+    birth = birth_of(NS, name, prefix, [owner] if owner else [], needs.requests)
+    return server.pods.promise(NS, name, needs, birth)
+
+
+def write(server: Server, name: str, super_id: str, cpu: int = 50, prefix: str = "", owner: str = "") -> None:
+    server.create(name, cpu, super_id, uid=f"uid-{name}-{server.version}")
+    metadata = server.objects[name]["metadata"]
+    if prefix:
+        metadata["generateName"] = prefix
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner}]
+    server.events[-1] = ("MODIFIED", server.envelope(name))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def test_a_promise_ends_when_its_pod_is_seen(server):
+    promise = ask(server, "p")
+    write(server, "p", promise.super_id)
+    server.deliver_all()
+    assert (len(server.pods.promises), server.used("r1")) == (0, 50)
+    assert [(each.name, each.revision) for each in server.written] == [("p", server.version)]
+
+
+def test_a_promise_to_a_generated_name_ends_with_the_first_such_pod(server):
+    promises = [ask(server, "", 10, "web-", "rs") for _ in range(3)]
+    write(server, "web-1", promises[0].super_id, 10, "web-", "rs")
+    server.deliver_all()
+    assert len(server.pods.promises) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "q"},
+        {"cpu": 20},
+        {"super_id": "r2"},
+        {"super_id": ""},
+        {"owner": "another"},
+    ],
+)
+def test_another_pod_does_not_end_a_promise(server, other):
+    assert ask(server, "p", 10, owner="rs").super_id == "r1"
+    write(server, **{"name": "p", "cpu": 10, "super_id": "r1", "owner": "rs", **other})
+    server.deliver_all()
+    assert len(server.pods.promises) == 1
+
+
+def test_a_pod_that_is_seen_again_ends_no_second_promise(server):
+    for _ in range(2):
+        ask(server, "", 10, "web-")
+    write(server, "web-1", "r1", 10, "web-")
+    server.deliver_all()
+    server.store("web-1", server.objects["web-1"])
+    server.deliver_all()
+    assert len(server.pods.promises) == 1
+
+
+def test_room_for_a_pod_that_is_never_written_is_free_after_a_time(server):
+    ask(server, "p", ROOM)
+    server.wait(PROMISED_SECONDS)
+    server.work()
+    assert (len(server.pods.promises), server.used("r1")) == (0, 0)
+
+
+def test_room_is_free_no_later_when_promises_follow_one_another(server):
+    ask(server, "p", ROOM)
+    server.wait(PROMISED_SECONDS / 2)
+    ask(server, "q", ROOM)
+    server.wait(PROMISED_SECONDS / 2)
+    server.work()
+    assert [server.used(each) for each in SUPERS] == [0, ROOM]
+    server.wait(PROMISED_SECONDS / 2)
+    server.work()
+    assert [server.used(each) for each in SUPERS] == [0, 0]
+
+
+def test_only_one_pod_of_a_name_is_expected(server):
+    assert ask(server, "p") is not None
+    assert ask(server, "p") is None
+    write(server, "p", "r1")
+    server.deliver_all()
+    assert ask(server, "p") is None, "the API server refuses it"
+    server.delete("p")
+    server.deliver_all()
+    assert ask(server, "p") is not None
+
+
+def test_a_namespace_without_slices_is_left_alone(server):
+    needs = PodNeeds({"cpu": 1})
+    birth = birth_of("empty", "p", "", [], needs.requests)
+    assert server.pods.promise("empty", "p", needs, birth) is None
+
+
+def test_a_flood_holds_a_limited_number_of_promises(server, monkeypatch):
+    monkeypatch.setattr(tenant, "MOST_EXPECTED", 5)
+    found = [ask(server, f"p{number}", 60) for number in range(50)]
+    assert [bool(each and each.super_id) for each in found].count(True) == len(SUPERS)
+    assert len(server.pods.promises) == 5
+    assert all(server.used(each) <= ROOM for each in SUPERS)
+
+
+def test_a_pod_that_is_told_to_wait_keeps_its_turn_until_it_is_seen(server):
+    assert ask(server, "large", 150).super_id == ""
+    assert ask(server, "small", 10).super_id == ""
+    for name, cpu in (("large", 150), ("small", 10)):
+        write(server, name, "", cpu)
+    server.deliver_all()
+    assert len(server.pods.promises) == 0
+    assert ask(server, "next", 10).super_id == "", "it may not overtake Pods that wait"
+
+
+class ExpectedPods(RuleBasedStateMachine):
+    """Reviews whose Pods are written, refused, changed or forged, with events, restarts and time in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server()
+        self.open: list[tuple[str, str, int, str]] = []  # (name, prefix, cpu, super cluster) of answers
+        self.number = 0
+        self.certain = True  # whether every labelled Pod was written while its promise stood
+
+    @rule(
+        name=st.sampled_from(["a", "b", "c", ""]),
+        cpu=st.sampled_from([10, 40, 60, 100, 150]),
+        dry=st.booleans(),
+    )
+    def review(self, name, cpu, dry):
+        if dry:
+            return  # a dry run does not reach the promises
+        prefix = "" if name else "web-"
+        promise = ask(self.server, name, cpu, prefix)
+        super_id = promise.super_id if promise else ""
+        if promise is not None:
+            assert self.server.now < promise.until
+        self.open.append((name, prefix, cpu, super_id))
+
+    @precondition(lambda self: self.open)
+    @rule(position=st.integers(0, 99), outcome=st.sampled_from(["written", "refused", "changed"]))
+    def control_plane_goes_on(self, position, outcome):
+        name, prefix, cpu, super_id = self.open.pop(position % len(self.open))
+        if outcome == "refused" or name in self.server.objects:
+            return
+        self.number += 1
+        written = name or f"{prefix}{self.number}"
+        if outcome == "changed":  # by another webhook
+            self.certain = False
+            cpu += 5
+        write(self.server, written, super_id, cpu, prefix)
+        stood = Counter(each.super_id for each in self.server.pods.promises.standing.get(NS, ()))
+        self.certain = self.certain and (not super_id or stood[super_id] > 0)
+
+    @rule(super_id=st.sampled_from(["", *SUPERS, "nowhere"]), cpu=st.sampled_from([10, 60]))
+    def forge(self, super_id, cpu):
+        self.number += 1
+        self.certain = self.certain and super_id not in SUPERS
+        write(self.server, f"web-{self.number}", super_id, cpu, "web-")
+
+    @precondition(lambda self: self.server.objects)
+    @rule(position=st.integers(0, 99))
+    def delete(self, position):
+        self.server.delete(list(self.server.objects)[position % len(self.server.objects)])
+
+    @precondition(lambda self: self.server.events)
+    @rule(number=st.integers(1, 3))
+    def see(self, number):
+        for _ in range(min(number, len(self.server.events))):
+            self.server.deliver()
+
+    @rule(seconds=st.sampled_from([0.5, PROMISED_SECONDS / 2, PROMISED_SECONDS]))
+    def wait(self, seconds):
+        self.server.wait(seconds)
+        if self.open:
+            self.certain = False  # their Pods may be written after the end of the promises
+
+    @rule()
+    def schedule(self):
+        self.server.work()
+
+    @rule(sure=st.integers(0, 5))
+    def restart_the_term(self, sure):
+        if not sure:
+            self.certain = False
+            self.server.pods.promises.close()
+            self.server.begin()
+
+    @invariant()
+    def the_book_holds_its_pods_and_its_promises(self):
+        pods = self.server.pods
+        for super_id in SUPERS:
+            seen = sum(
+                each.needs.requests["cpu"] for each in pods.accounting.pods.values() if each.label == super_id
+            )
+            promised = sum(
+                each.requests["cpu"]
+                for each in pods.promises.standing.get(NS, ())
+                if each.super_id == super_id
+            )
+            assert self.server.used(super_id) == seen + promised
+
+    @invariant()
+    def nothing_is_promised_beyond_the_slices(self):
+        for super_id in SUPERS:
+            promised = sum(
+                each.requests["cpu"]
+                for each in self.server.pods.promises.standing.get(NS, ())
+                if each.super_id == super_id
+            )
+            assert promised <= ROOM
+
+    def teardown(self) -> None:
+        """Let everything come to rest: the book equals what stands, and nobody waits for free room."""
+        for _ in range(4):
+            self.server.deliver_all()
+            self.server.wait(PROMISED_SECONDS)
+            self.server.work()
+        assert len(self.server.pods.promises) == 0
+        assert not self.server.pods.promises.expecting()
+        for super_id in SUPERS:
+            assert self.server.used(super_id) == self.server.standing(super_id)
+            # A forged label may name a full super cluster. The quota there refuses the Pod.
+            assert self.server.used(super_id) <= ROOM or not self.certain
+            free = ROOM - self.server.used(super_id)
+            assert all(cpu_of(each) > free for each in self.server.objects.values() if not home(each))
+        assert all(
+            SUPER_CLUSTER not in each["metadata"]["labels"] or home(each) in SUPERS
+            for each in self.server.objects.values()
+        )
+
+
+TestExpectedPods = ExpectedPods.TestCase
+TestExpectedPods.settings = settings(max_examples=150, stateful_step_count=50, deadline=None, phases=[Phase.generate])

@@ -251,4 +251,6 @@ class ExpectedPods(RuleBasedStateMachine):
 
 
 TestExpectedPods = ExpectedPods.TestCase
-TestExpectedPods.settings = settings(max_examples=150, stateful_step_count=50, deadline=None, phases=[Phase.generate])
+TestExpectedPods.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, phases=[Phase.generate]
+)

@@ -67,6 +67,8 @@ class System:
         self._ports: dict[str, int] = {}
         self.ahead: dict[str, float] = {}
         """Role -> seconds by which its wall clock is ahead from its next start."""
+        self.options: dict[str, tuple[str, ...]] = {}
+        """Role -> further options of its command from its next start."""
         self.role_names = ("nsscheduler", "podscheduler", *(f"syncer-{name}" for name in bed.supers))
 
     def __enter__(self) -> Self:
@@ -167,6 +169,7 @@ class System:
             role,
             "--log-level",
             self._log_level,
+            *self.options.get(role, ()),
         )
 
     def wait_ready(self, role: str, timeout: float = READY_SECONDS) -> None:

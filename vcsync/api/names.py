@@ -279,6 +279,22 @@ KUBECONFIG_KEY: Final = "kubeconfig"
 """Key of a kubeconfig in a Secret that vcsync made."""
 ADMIN_KUBECONFIG_SECRET: Final = "admin-kubeconfig"  # noqa: S105 - a name
 """Secret (and its key) in the root namespace with the tenant's administrator kubeconfig."""
+PLACEMENT_WEBHOOK: Final = "vcsync-placement"
+"""MutatingWebhookConfiguration in an external control plane that asks the Pod scheduler about new Pods..."""
+PLACEMENT_WEBHOOK_NAME: Final = f"placement.{GROUP}"
+"""...and the name of the webhook in it."""
+PLACEMENT_SECRET: Final = "placement-webhook"  # noqa: S105 - a name
+"""Secret in a tenant's root namespace with the token of its calls."""
+PLACEMENT_TOKEN_KEY: Final = "token"  # noqa: S105 - a key
+PLACEMENT_ADDRESS_KEY: Final = "address"
+"""Keys in that Secret: the token, and the HOST:PORT to call."""
+PLACEMENT_TLS_SECRET: Final = "placement-webhook-tls"  # noqa: S105 - a name
+"""Secret in the meta cluster's system namespace: the certificate of the Pod scheduler for these calls, and its key."""
+PLACEMENT_CA_SECRET: Final = "placement-webhook-ca"  # noqa: S105 - a name
+"""Secret beside it: the authority that issues the certificate. Only operators read it."""
+PLACEMENT_PATH: Final = "/placement/"
+"""Path of the calls, before the token."""
+
 CAPI_KUBECONFIG_KEY: Final = "value"
 """Key of a kubeconfig in a Secret made by Cluster API."""
 

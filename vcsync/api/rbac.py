@@ -138,6 +138,15 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=READ,
         ),
         _tenant_credentials(names.ROLE_PODSCHEDULER),
+        # The placement webhook: the token of each tenant, and the certificate.
+        Grant(group=CORE, resources=("secrets",), verbs=("get",), names=(names.PLACEMENT_SECRET,)),
+        Grant(
+            group=CORE,
+            resources=("secrets",),
+            verbs=("get",),
+            names=(names.PLACEMENT_TLS_SECRET,),
+            namespace=names.SYSTEM_NAMESPACE,
+        ),
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),

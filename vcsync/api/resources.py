@@ -32,6 +32,13 @@ ALL: Final = (
 )
 """All custom resources, in the order of their installation."""
 
+MUTATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="mutatingwebhookconfigurations",
+    kind="MutatingWebhookConfiguration",
+    namespaced=False,
+)
 VALIDATING_ADMISSION_POLICIES: Final = Resource(
     group="admissionregistration.k8s.io",
     version="v1",

@@ -22,6 +22,7 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, SERVICES
 from vcsync.objects.envelope import Envelope, strip
 from vcsync.objects.quantity import InvalidQuantity
+from vcsync.podscheduler.admission_reviews import NewPod
 from vcsync.podscheduler.claims import Claims, Clones, slim_claim
 from vcsync.podscheduler.device_claims import DeviceClaims, slim_device_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
@@ -29,6 +30,7 @@ from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
 from vcsync.podscheduler.together import KeptServices, slim_service
+from vcsync.podscheduler.webhook_callers import Callers
 from vcsync.scheduling.pods import pod_needs
 from vcsync.scheduling.resources import from_quantities
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
@@ -234,6 +236,7 @@ class Leadership:
         self._by_name: dict[
             str, list[TenantSession]
         ] = {}  # a VirtualCluster of each namespace may have the same name
+        self.callers = Callers(meta, self.tenants)
         self.outcomes: OrderedDict[tuple[str, str, str], Outcome] = OrderedDict()
         self.counts = {"assigned": 0, "promised": 0, "waiting": 0}
         self.promise_counts = Counter({"placed": 0, "left": 0, "given back": 0, "expired": 0})
@@ -308,6 +311,17 @@ class Leadership:
             return None
         return found[0].pods.promise(namespace, name, needs, labels)
 
+    def expect(self, session: TenantSession, pod: NewPod) -> Promise | None:
+        """Promise room to a Pod that a tenant's own control plane is about to create.
+
+        Args:
+            session: the tenant's session, found by what authenticates the control plane.
+            pod: the Pod.
+        """
+        if not session.follows():
+            return None
+        return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, birth=pod.birth)
+
     def written(self, tenant: str, promise: Promise) -> None:
         """Record that a Pod was created on the super cluster that was promised.
 
@@ -352,6 +366,8 @@ class Leadership:
                 handle.ready()
                 session.pods.begin()
                 self._by_name.setdefault(session.name, []).append(session)
+                if self._settings.webhook is not None:
+                    tasks.create_task(self.callers.follow(session))
                 suspended = handle.virtual_cluster.spec.suspended
                 while True:
                     spec = handle.virtual_cluster.spec

@@ -1,5 +1,6 @@
 """The role: takes part in the election, leads, and reports its state to operators."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from vcsync.podscheduler.leadership import Leadership
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
+from vcsync.podscheduler.webhook_service import WebhookService
 from vcsync.tenancy.status import (
     last_errors,
     pool_status,
@@ -51,17 +53,26 @@ class PodScheduler:
         settings: Settings | None = None,
         make_client: Callable[[bytes, str], Client] | None = None,
     ) -> None:
+        own = settings or Settings()
         self._terms = Terms(
             meta,
             names.ROLE_PODSCHEDULER,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda _lease: Leadership(meta, settings or Settings(), make_client=make_client),
+            begin=lambda _lease: Leadership(meta, own, make_client=make_client),
+        )
+        self.webhook = (
+            None if own.webhook is None else WebhookService(meta, own.webhook, lambda: self._terms.current)
         )
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        await self._terms.run()
+        if self.webhook is None:
+            await self._terms.run()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.webhook.run(), name="placement-webhook")
+            await self._terms.run()
 
     def promise(  # noqa: PLR0917 - parts, each of its own type
         self,
@@ -103,6 +114,8 @@ class PodScheduler:
         """Return the state of the role as plain JSON values."""
         term = self._terms.current
         shown = self._terms.status()
+        if self.webhook is not None:
+            shown["placementWebhook"] = self.webhook.state
         if term is None:
             return shown
         tenants = tenants_status(term.registry, term.work)
@@ -168,6 +181,14 @@ class PodScheduler:
         for outcome, count in sorted(term.promise_counts.items()):
             promises.add_metric([outcome], float(count))
         yield promises
+        reviews = CounterMetricFamily(
+            "vcsync_podscheduler_reviews",
+            "Calls of the placement webhook of external control planes, by their answer",
+            labels=["outcome"],
+        )
+        for outcome, count in sorted(term.callers.counts.items()):
+            reviews.add_metric([outcome], float(count))
+        yield reviews
         latency = SummaryMetricFamily(
             "vcsync_podscheduler_latency_seconds",
             "Time from seeing a Pod to having written its super cluster",

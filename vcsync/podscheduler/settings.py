@@ -5,6 +5,18 @@ from msgspec import Struct
 from vcsync.tenancy.failure import Patience
 
 
+class WebhookSettings(Struct, frozen=True):
+    """Where the placement webhook of external control planes is served.
+
+    Attributes:
+        host: address to listen on.
+        port: port to listen on.
+    """
+
+    host: str
+    port: int
+
+
 class Settings(Struct, frozen=True):
     """Settings of the Pod scheduler.
 
@@ -12,8 +24,10 @@ class Settings(Struct, frozen=True):
         workers: number of Pods that are scheduled concurrently.
         per_tenant: number of Pods of one tenant that are scheduled concurrently.
         patience: limits of silence after which a super cluster is suspect or lost.
+        webhook: where external control planes ask about new Pods; None: they do not.
     """
 
     workers: int = 64
     per_tenant: int = 16
     patience: Patience = Patience()
+    webhook: WebhookSettings | None = None

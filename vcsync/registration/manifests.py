@@ -5,7 +5,11 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vcsync.api.resources import VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
+from vcsync.api.resources import (
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
 from vcsync.kube import resources
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
@@ -32,6 +36,7 @@ _RESOURCES = {
         resources.CLUSTER_ROLES,
         resources.CLUSTER_ROLE_BINDINGS,
         resources.CUSTOM_RESOURCE_DEFINITIONS,
+        MUTATING_WEBHOOK_CONFIGURATIONS,
         VALIDATING_ADMISSION_POLICIES,
         VALIDATING_ADMISSION_POLICY_BINDINGS,
     )

@@ -62,12 +62,14 @@ def issue_client(
     )
 
 
-def issue_serving(authority: Authority, names: Iterable[str], now: float) -> Pair:
+def issue_serving(
+    authority: Authority, names: Iterable[str], now: float, life: timedelta = SERVING_LIFE
+) -> Pair:
     """Issue a serving certificate for host names and addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = x509.SubjectAlternativeName([_alternative(name) for name in dict.fromkeys(names)])
     subject = _subject("vcsync", ())
-    return _issue(authority, key, subject, now, SERVING_LIFE, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+    return _issue(authority, key, subject, now, life, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
 
 def _issue(  # noqa: PLR0917  one certificate

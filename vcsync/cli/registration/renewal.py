@@ -9,8 +9,9 @@ from vcsync.api import names
 from vcsync.api.credentials import super_credentials
 from vcsync.api.objects import cluster_key
 from vcsync.cli.command.common import admin_client, kubeconfig_option, meta_client, meta_option, note
-from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.registration import placement_webhook
 from vcsync.registration import accounts, manifests
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.kubeconfigs import Admin, read_admin
@@ -31,22 +32,49 @@ revoke_option = click.option(
     epilog=example(
         "vcsync tenant renew acme --kubeconfig acme.kubeconfig",
         "vcsync tenant renew acme --kubeconfig acme.kubeconfig --revoke",
+        "vcsync tenant renew acme --kubeconfig acme.kubeconfig --placement-webhook pods.pool.example:9443",
+        "vcsync tenant renew acme --kubeconfig acme.kubeconfig --no-placement-webhook",
     ),
 )
 @click.argument("tenant", metavar="NAME")
 @kubeconfig_option
 @revoke_option
+@placement_webhook.placement_webhook_option
+@click.option("--no-placement-webhook", "unplace", is_flag=True, help="Remove the webhook and its token.")
 @meta_option
-def renew_tenant(tenant: str, kubeconfig: Path, revoke: bool, meta: str | None) -> None:
+def renew_tenant(
+    *,
+    tenant: str,
+    kubeconfig: Path,
+    revoke: bool,
+    placement: str | None,
+    unplace: bool,
+    meta: str | None,
+) -> None:
     """Give the roles that serve the tenant NAME new credentials, before theirs expire or after they were refused.
 
     Missing objects of the roles in its control plane are created again. The roles use the new credentials within a
-    minute. For embedded control planes there is also 'vcsync tenant rotate'.
+    minute. A placement webhook gets a new token, and keeps its address unless --placement-webhook gives another one.
+    For embedded control planes there is also 'vcsync tenant rotate'.
     """
-    asyncio.run(_renew_tenant(tenant, read_admin(kubeconfig), revoke, meta))
+    if placement is not None and unplace:
+        raise WrongInputError("--placement-webhook and --no-placement-webhook: give one of them")
+    address = "" if unplace else placement_webhook.parse_placement(placement)
+    asyncio.run(_renew_tenant(tenant, read_admin(kubeconfig), revoke, address, meta))
 
 
-async def _renew_tenant(tenant: str, admin: Admin, revoke: bool, meta: str | None) -> None:
+async def _renew_tenant(
+    tenant: str, admin: Admin, revoke: bool, placement: str | None, meta: str | None
+) -> None:
+    """Renew the credentials.
+
+    Args:
+        tenant: name of the tenant.
+        admin: the administrator's kubeconfig.
+        revoke: whether to invalidate the former ones first.
+        placement: HOST:PORT for the placement webhook; empty: remove it; None: as it is.
+        meta: path of the meta cluster's kubeconfig.
+    """
     async with meta_client(meta) as meta_cluster, admin_client(admin.path, tenant) as control_plane:
         vc = await require_tenant(meta_cluster, tenant)
         recorded = recorded_uid(vc)
@@ -64,6 +92,12 @@ async def _renew_tenant(tenant: str, admin: Admin, revoke: bool, meta: str | Non
         root = cluster_key(vc)
         secrets = await accounts.tenant_secrets(control_plane, tenant, root, admin.cluster, note)
         await manifests.apply(meta_cluster, secrets)
+        if placement is None:
+            placement = await placement_webhook.installed(meta_cluster, root)
+        elif not placement:
+            await placement_webhook.uninstall(meta_cluster, control_plane, root)
+        if placement:
+            await placement_webhook.install(meta_cluster, control_plane, root, placement)
     click.echo(f"the roles have new credentials for tenant {tenant} and use them within a minute")
 
 

@@ -28,6 +28,7 @@ from vcsync.cli.command.common import (
     meta_option,
     options,
     parse_amounts,
+    parse_endpoint,
     require_slice,
     status_option,
 )
@@ -127,6 +128,13 @@ tenants_options = options(
         help="Kubeconfig of the server that has embedded control planes for Tenants (default: the meta cluster).",
     ),
 )
+podscheduler_options = options(
+    click.option(
+        "--placement-webhook-listen",
+        metavar="HOST:PORT",
+        help="Answer control planes of tenants there that were added with --placement-webhook, over TLS (default: nowhere).",
+    ),
+)
 patience_options = options(
     click.option(
         "--suspect-after",
@@ -202,6 +210,7 @@ def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
     )
 )
 @config_option("podscheduler")
+@podscheduler_options
 @patience_options
 @role_options
 def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
@@ -241,6 +250,7 @@ def tenants(log_level: str, log_format: str, **given: Any) -> None:
 @syncer_options
 @brake_option
 @nsscheduler_options
+@podscheduler_options
 @patience_options
 @tenants_options
 @role_options
@@ -301,7 +311,12 @@ def tuning_of(given: Mapping[str, Any]) -> Tuning:
             known=(*DIMENSIONS, PODS, *OBJECTS),
         )
         require_slice("--default-slice", found["default_slice"])
-    tuning = Tuning(**found, kubelet=kubelet_options_of(given))
+    listen = given.get("placement_webhook_listen")
+    tuning = Tuning(
+        **found,
+        kubelet=kubelet_options_of(given),
+        placement_webhook=parse_endpoint("--placement-webhook-listen", listen) if listen else None,
+    )
     if tuning.suspect_after >= tuning.lost_after:
         raise WrongInputError(
             f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"

@@ -71,6 +71,8 @@ class Tuning:
     suspect_after: float = 75.0
     lost_after: float = 300.0
     kubelet: KubeletOptions | None = None
+    placement_webhook: tuple[str, int] | None = None
+    """Address and port at which the Pod scheduler answers external control planes; None: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,13 @@ def make_podscheduler(settings: Settings) -> "Callable[[], AbstractAsyncContextM
     async def make() -> AsyncIterator["PodScheduler"]:
         from vcsync.podscheduler import PodScheduler  # noqa: PLC0415  each role loads its own code only
         from vcsync.podscheduler import Settings as Own  # noqa: PLC0415
+        from vcsync.podscheduler.settings import WebhookSettings  # noqa: PLC0415
 
-        own = Own(patience=_patience(settings.tuning))
+        listen = settings.tuning.placement_webhook
+        own = Own(
+            patience=_patience(settings.tuning),
+            webhook=None if listen is None else WebhookSettings(*listen),
+        )
         if settings.per_tenant is not None:
             own = replace(own, per_tenant=settings.per_tenant)
         async with open_meta(settings, ROLE_PODSCHEDULER) as meta:

@@ -24,6 +24,7 @@ from vcsync.cli.command.common import (
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, print_objects
+from vcsync.cli.registration import placement_webhook
 from vcsync.cli.registration.renewal import renew_tenant
 from vcsync.cli.tenant import archive as archives
 from vcsync.cli.tenant import embedded
@@ -104,11 +105,14 @@ class NewTenant:
     with_dns: bool
     spec: dict[str, Any]
     """Of the VirtualCluster."""
+    placement: str | None = None
+    """HOST:PORT of the Pod scheduler that its control plane asks about new Pods."""
 
 
 @tenants.command(
     epilog=example(
         "vcsync tenant add acme --kubeconfig acme.kubeconfig --weight 2 --default-quota cpu=2,memory=4Gi",
+        "vcsync tenant add acme --kubeconfig acme.kubeconfig --placement-webhook pods.pool.example:9443",
     )
 )
 @tenant_argument
@@ -129,6 +133,7 @@ class NewTenant:
     is_flag=True,
     help="Also run CoreDNS in its kube-system, as 'vcsync tenant dns' does.",
 )
+@placement_webhook.placement_webhook_option
 @as_given_option
 @meta_option
 def add(
@@ -142,6 +147,7 @@ def add(
     api_endpoint: str | None,
     service_cidr: str | None,
     with_dns: bool,
+    placement: str | None,
     as_given: bool,
     meta: str | None,
 ) -> None:
@@ -160,7 +166,8 @@ def add(
     if service_cidr:
         spec["serviceCidr"] = service_cidr
     admin = read_admin(kubeconfig, as_given=as_given)
-    asyncio.run(_add(NewTenant(tenant, admin, as_given, with_dns, spec), meta))
+    address = placement_webhook.parse_placement(placement)
+    asyncio.run(_add(NewTenant(tenant, admin, as_given, with_dns, spec, address), meta))
 
 
 def check_name(tenant: str) -> None:
@@ -193,6 +200,8 @@ async def _add(new: NewTenant, meta: str | None) -> None:
             await ensure_allocated(control_plane, cidr)
 
         version, root = await register(meta_cluster, control_plane, new.name, new.spec, secrets)
+        if new.placement is not None:
+            await placement_webhook.install(meta_cluster, control_plane, root, new.placement)
         click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
         if new.with_dns:
             vc = await require_tenant(meta_cluster, new.name)

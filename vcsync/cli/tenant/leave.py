@@ -12,17 +12,21 @@ from vcsync.api.conditions import condition_of
 from vcsync.api.objects import Tenant, VirtualCluster, cluster_key
 from vcsync.api.resources import TENANTS as TENANT_RECORDS
 from vcsync.api.resources import VIRTUAL_CLUSTERS
-from vcsync.cli.command.common import meta_client, meta_option
+from vcsync.cli.command.common import admin_client, meta_client, meta_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.registration import placement_webhook
 from vcsync.cli.tenant.embedded import check_name, control_plane, name_argument, reaching, require_embedded
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import NAMESPACES
 from vcsync.registration import manifests
+from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.issued import TENANTS
+from vcsync.registration.kubeconfigs import Admin, read_admin
 from vcsync.registration.registered import find, is_managed
 from vcsync.registration.removal import removal_waits_for
+from vcsync.tenancy.proof import recorded_uid
 
 POLL_SECONDS = 1.0
 MAX_GRACE = 7 * 24 * 3600
@@ -40,34 +44,62 @@ _timeout = click.option(
 @click.command(
     epilog=example(
         "vcsync tenant remove acme",
+        "vcsync tenant remove acme --kubeconfig acme.kubeconfig",
     )
 )
 @name_argument
 @_wait
 @_timeout
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Administrator's kubeconfig of the tenant: also remove its placement webhook.",
+)
 @meta_option
-def remove(tenant: str, wait: bool, timeout: float, meta: str | None) -> None:
-    """Remove a tenant and its objects in the super clusters; its control plane is not changed.
+def remove(tenant: str, wait: bool, timeout: float, kubeconfig: Path | None, meta: str | None) -> None:
+    """Remove a tenant and its objects in the super clusters; its control plane is changed only with --kubeconfig.
 
     The tenant's record is deleted last, when no super cluster has objects of it any more. If the command is
     interrupted or runs with --no-wait, the removal continues by itself; run it again to wait for the end.
     """
-    asyncio.run(_remove(tenant, wait, timeout, meta))
+    admin = None if kubeconfig is None else read_admin(kubeconfig)
+    asyncio.run(_remove(tenant, wait, timeout, admin, meta))
 
 
-async def _remove(tenant: str, wait: bool, seconds: float, meta: str | None) -> None:
+async def _remove(tenant: str, wait: bool, seconds: float, admin: Admin | None, meta: str | None) -> None:
     async with meta_client(meta) as client:
         if await is_managed(client, tenant):
             raise FailedError(
                 f"tenant {tenant} is managed by its Tenant object, which would register it again: 'kubectl delete tenant "
                 f"{tenant}' or 'vcsync tenant delete {tenant}' deletes it"
             )
+        await _end_placement(client, tenant, admin)
         if not await _leave_pool(client, tenant, wait, seconds):
             raise FailedError(f"tenant {tenant} is not in the pool; 'vcsync tenant list' shows all tenants")
     if wait:
         click.echo(f"tenant {tenant} is removed")
     else:
         click.echo(f"run 'vcsync tenant remove {tenant}' again to wait for the end")
+
+
+async def _end_placement(client: Client, tenant: str, admin: Admin | None) -> None:
+    """Remove the placement webhook from a tenant's control plane, or tell that it is left there."""
+    vc = await find(client, tenant)
+    if vc is None or (admin is None and await placement_webhook.installed(client, cluster_key(vc)) is None):
+        return
+    if admin is None:
+        click.echo(
+            f"its control plane still asks about new Pods: 'kubectl delete mutatingwebhookconfiguration "
+            f"{names.PLACEMENT_WEBHOOK}' there, or give --kubeconfig"
+        )
+        return
+    async with admin_client(admin.path, tenant) as control_plane:
+        if await cluster_uid(control_plane) != recorded_uid(vc):
+            raise FailedError(
+                f"--kubeconfig leads to a control plane that is not tenant {tenant}'s; nothing was removed"
+            )
+        await placement_webhook.remove_from(control_plane)
 
 
 async def _leave_pool(client: Client, tenant: str, wait: bool, seconds: float) -> bool:

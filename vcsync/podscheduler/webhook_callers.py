@@ -1,0 +1,130 @@
+"""Which session the token of a call belongs to. A token is a Secret in the root namespace of its tenant."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import structlog
+
+from vcsync.api import names
+from vcsync.kube.client import Client
+from vcsync.kube.errors import KubeError
+from vcsync.podscheduler.replays import Replays
+from vcsync.tenancy.secrets import BadSecret, read_secret
+
+if TYPE_CHECKING:
+    from vcsync.podscheduler.leadership import TenantSession
+
+READ_SECONDS = 60.0
+"""Seconds between two reads of a tenant's token, for few tenants..."""
+READ_SECONDS_EACH = 3.0
+"""...and for each tenant, if that is more."""
+MIN_TOKEN = 32
+"""Shortest token. A shorter one could be guessed."""
+MOST_CALLS = 32
+"""Calls of one tenant that are answered at the same time."""
+
+_log = structlog.get_logger(__name__)
+
+
+def digest(token: str) -> bytes:
+    """Return by what a token is found. A look-up by it tells nothing about other tokens by the time that it takes."""
+    return sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+class Caller:
+    """One tenant that may ask.
+
+    Attributes:
+        session: its session.
+        replays: the latest answers.
+    """
+
+    def __init__(self, session: "TenantSession") -> None:
+        self.session = session
+        self.replays = Replays(time.monotonic)
+        self._calls = 0
+
+    @contextmanager
+    def calling(self) -> Iterator[bool]:
+        """Count a call while it is answered. Yield whether the tenant may have one more."""
+        self._calls += 1
+        try:
+            yield self._calls <= MOST_CALLS
+        finally:
+            self._calls -= 1
+
+
+class Callers:
+    """The tenants that may ask in one term.
+
+    Args:
+        meta: client of the meta cluster.
+        sessions: the sessions, for their number.
+    """
+
+    def __init__(self, meta: Client, sessions: Mapping[str, object]) -> None:
+        self._meta = meta
+        self._sessions = sessions
+        self._by_digest: dict[bytes, Caller] = {}
+        self.counts = Counter({"placed": 0, "left": 0, "repeated": 0, "refused": 0, "late": 0})
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def find(self, token: str) -> Caller | None:
+        """Return the tenant that has a token; None if nobody has it."""
+        return self._by_digest.get(digest(token))
+
+    async def follow(self, session: "TenantSession") -> None:
+        """Know a tenant's token until cancelled. A token that cannot be read again stays valid."""
+        caller, known = Caller(session), b""
+        try:
+            while True:
+                try:
+                    wanted = await self._read(session.handle.key)
+                    if wanted != known:
+                        self._forget(known, caller)
+                        known = wanted if self._know(wanted, caller) else b""
+                except (KubeError, BadSecret) as error:
+                    _log.warning(
+                        "the token of the placement webhook cannot be read",
+                        tenant=session.handle.key,
+                        error=str(error),
+                    )
+                await asyncio.sleep(max(READ_SECONDS, READ_SECONDS_EACH * len(self._sessions)))
+        finally:
+            self._forget(known, caller)
+
+    async def _read(self, tenant: str) -> bytes:
+        found = await read_secret(self._meta, names.PLACEMENT_SECRET, tenant)
+        if found is None:
+            return b""
+        token = found.get(names.PLACEMENT_TOKEN_KEY, b"").decode("utf-8", "replace")
+        if len(token) < MIN_TOKEN:
+            raise BadSecret(
+                f"Secret {tenant}/{names.PLACEMENT_SECRET}, key {names.PLACEMENT_TOKEN_KEY}: it is shorter than {MIN_TOKEN} "
+                "characters; 'vcsync tenant renew --placement-webhook' makes another one"
+            )
+        return digest(token)
+
+    def _know(self, wanted: bytes, caller: Caller) -> bool:
+        """Remember a token, unless another tenant has it."""
+        if wanted in self._by_digest:
+            _log.error(
+                "two tenants have one token for the placement webhook; renew one of them",
+                tenant=caller.session.handle.key,
+                other=self._by_digest[wanted].session.handle.key,
+            )
+            return False
+        if wanted:
+            self._by_digest[wanted] = caller
+        return True
+
+    def _forget(self, known: bytes, caller: Caller) -> None:
+        if self._by_digest.get(known) is caller:
+            del self._by_digest[known]

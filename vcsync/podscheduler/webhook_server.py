@@ -1,0 +1,201 @@
+"""Answers AdmissionReviews of external control planes over HTTP: authenticates the caller, limits it, and asks its session."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+
+from vcsync.api import names
+from vcsync.podscheduler.admission_reviews import BadReview, answer, read_review
+from vcsync.process.listener import Listener, source_of
+from vcsync.process.open_files import share_of_files
+from vcsync.streams.budget import ConnectionBudget
+from vcsync.streams.connections import Server
+
+if TYPE_CHECKING:
+    from vcsync.podscheduler.leadership import Leadership
+    from vcsync.podscheduler.webhook_callers import Caller
+
+ANSWER_SECONDS = 0.05
+"""Seconds from the end of a request to the decision, after which the Pod is created without a super cluster."""
+BODY_SECONDS = 0.5
+"""Timeout for the body of a request. The control plane itself waits for one second."""
+MAX_BODY = 512 * 1024
+"""Largest body in bytes. Kubernetes stores larger Pods, which are placed when they are seen."""
+MAX_CALLS = 128
+"""Calls of all tenants that are answered at the same time."""
+MAX_CONNECTIONS = 2000
+MAX_HANDSHAKES = 200
+MAX_LINE_BYTES = 1024
+MAX_FIELD_BYTES = 4096
+STOP_SECONDS = 1.0
+"""Seconds that calls get to end."""
+LEADER_PATH = "/leader"
+"""Answers 200 if this process leads, and 503 if not, for load balancers."""
+_SILENT = logging.Logger("placement-webhook")
+"""aiohttp logs a malformed request with a traceback. Anybody who reaches the port could fill the log with them."""
+_SILENT.addHandler(logging.NullHandler())
+_log = structlog.get_logger(__name__)
+
+
+class WebhookServer:
+    """The server of the placement webhook.
+
+    A process that does not lead allows every Pod, and places none.
+
+    Args:
+        term: returns the term that runs; None: this process does not lead.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, term: "Callable[[], Leadership | None]", clock: Callable[[], float]) -> None:
+        self._term = term
+        self._clock = clock
+        self._calls = 0
+        self._runner: web.ServerRunner | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext) -> None:
+        """Start to serve.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        budget = ConnectionBudget(share_of_files(0.5, MAX_CONNECTIONS))
+        server = Server(
+            lambda transport: source_of(transport.get_extra_info("peername")),
+            budget,
+            self._handle,
+            access_log=None,
+            logger=_SILENT,
+            handler_cancellation=True,
+            auto_decompress=False,
+            lingering_time=0,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_FIELD_BYTES,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
+        await self._runner.setup()
+        try:
+            await Listener(self._runner, host, port, tls, handshakes=MAX_HANDSHAKES).start()
+        except BaseException:
+            await self.stop()
+            raise
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._calls += 1
+        try:
+            if self._calls > MAX_CALLS:
+                return _refusal(503, "too many calls")
+            return await self._answer(request)
+        except Exception:  # noqa: BLE001 - the last resort: it is logged as a defect
+            _log.exception("a call of the placement webhook failed")
+            return _refusal(500, "Internal Server Error")
+        finally:
+            self._calls -= 1
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path, term = request.rel_url.raw_path, self._term()
+        if path == LEADER_PATH:
+            return _refusal(200, "leads") if term is not None else _refusal(503, "does not lead")
+        token = path.removeprefix(names.PLACEMENT_PATH)
+        if token == path or request.method != "POST":
+            return _refusal(404, "404 page not found")
+        if term is None:
+            return await self._unplaced(request)
+        caller = term.callers.find(token)
+        if caller is None:
+            term.callers.counts["refused"] += 1
+            return _refusal(404, "404 page not found")
+        with caller.calling() as may:
+            if not may:
+                term.callers.counts["refused"] += 1
+                return _refusal(429, "too many calls of this control plane")
+            return await self._of_caller(request, term, caller)
+
+    async def _unplaced(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return _sent(answer(read_review(await _body(request)).uid))
+        except _Refused as refused:
+            return refused.response
+        except BadReview as error:
+            return _refusal(400, str(error))
+
+    async def _of_caller(
+        self, request: web.BaseRequest, term: "Leadership", caller: "Caller"
+    ) -> web.StreamResponse:
+        counts = term.callers.counts
+        try:
+            body = await _body(request)
+            until = self._clock() + ANSWER_SECONDS
+            asked = read_review(body)
+        except _Refused as refused:
+            counts["refused"] += 1
+            return refused.response
+        except BadReview as error:
+            counts["refused"] += 1
+            return _refusal(400, str(error))
+        pod = asked.pod
+        if pod is None or self._clock() > until:
+            return _sent(answer(asked.uid))
+        promise, repeated = caller.replays.answer(asked.uid, lambda: term.expect(caller.session, pod))
+        gone = request.transport is None or request.transport.is_closing()
+        if gone or self._clock() > until:
+            # Nobody waits for the answer any more. One that was given before may have arrived.
+            if not repeated:
+                caller.replays.withdraw(asked.uid)
+            counts["late"] += 1
+            return _sent(answer(asked.uid))
+        super_id = "" if promise is None else promise.super_id
+        counts["repeated" if repeated else "placed" if super_id else "left"] += 1
+        return _sent(answer(asked.uid, super_id, pod.marked))
+
+
+class _Refused(Exception):
+    """A body is not read to its end."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.response = _refusal(status, text)
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    """Read a body.
+
+    Raises:
+        _Refused: it is too large, or slow.
+    """
+    if (request.content_length or 0) > MAX_BODY:
+        raise _Refused(413, f"the review has more than {MAX_BODY} bytes")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > MAX_BODY:
+                    raise _Refused(413, f"the review has more than {MAX_BODY} bytes")
+    except TimeoutError:
+        raise _Refused(408, f"the review did not arrive within {BODY_SECONDS:g} s") from None
+    return bytes(body)
+
+
+def _sent(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
+
+
+def _refusal(status: int, text: str) -> web.Response:
+    response = web.Response(status=status, text=f"{text}\n", content_type="text/plain")
+    if status >= 400:
+        response.force_close()  # the rest of the body is not read
+    return response

@@ -311,17 +311,6 @@ class Leadership:
             return None
         return found[0].pods.promise(namespace, name, needs, labels)
 
-    def expect(self, session: TenantSession, pod: NewPod) -> Promise | None:
-        """Promise room to a Pod that a tenant's own control plane is about to create.
-
-        Args:
-            session: the tenant's session, found by what authenticates the control plane.
-            pod: the Pod.
-        """
-        if not session.follows():
-            return None
-        return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, birth=pod.birth)
-
     def written(self, tenant: str, promise: Promise) -> None:
         """Record that a Pod was created on the super cluster that was promised.
 
@@ -367,7 +356,7 @@ class Leadership:
                 session.pods.begin()
                 self._by_name.setdefault(session.name, []).append(session)
                 if self._settings.webhook is not None:
-                    tasks.create_task(self.callers.follow(session))
+                    tasks.create_task(self.callers.follow(handle.key, partial(_expect, session)))
                 suspended = handle.virtual_cluster.spec.suspended
                 while True:
                     spec = handle.virtual_cluster.spec
@@ -465,6 +454,13 @@ class Leadership:
         self.outcomes.move_to_end(key)
         if len(self.outcomes) > _MOST_OUTCOMES:
             self.outcomes.popitem(last=False)
+
+
+def _expect(session: TenantSession, pod: NewPod) -> Promise | None:
+    """Promise room to a Pod that a tenant's own control plane is about to create."""
+    if not session.follows():
+        return None
+    return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, birth=pod.birth)
 
 
 def _unread(reflector: Reflector) -> str:

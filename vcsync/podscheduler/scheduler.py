@@ -18,6 +18,7 @@ from vcsync.podscheduler.leadership import Leadership
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome
+from vcsync.podscheduler.webhook_callers import Callers
 from vcsync.podscheduler.webhook_service import WebhookService
 from vcsync.tenancy.status import (
     last_errors,
@@ -61,9 +62,7 @@ class PodScheduler:
             leader_elect=leader_elect,
             begin=lambda _lease: Leadership(meta, own, make_client=make_client),
         )
-        self.webhook = (
-            None if own.webhook is None else WebhookService(meta, own.webhook, lambda: self._terms.current)
-        )
+        self.webhook = None if own.webhook is None else WebhookService(meta, own.webhook, self._callers)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -99,6 +98,10 @@ class PodScheduler:
         """
         term = self._terms.current
         return None if term is None else term.promise(tenant, control_plane, namespace, name, spec, labels)
+
+    def _callers(self) -> Callers | None:
+        term = self._terms.current
+        return None if term is None else term.callers
 
     def explain_pod(self, tenant: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Return the last decision on a Pod as plain data; None if there was none in this term or it is forgotten."""

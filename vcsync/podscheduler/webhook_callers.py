@@ -3,21 +3,19 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import structlog
 
 from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
+from vcsync.podscheduler.admission_reviews import NewPod
+from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.replays import Replays
 from vcsync.tenancy.secrets import BadSecret, read_secret
-
-if TYPE_CHECKING:
-    from vcsync.podscheduler.leadership import TenantSession
 
 READ_SECONDS = 60.0
 """Seconds between two reads of a tenant's token, for few tenants..."""
@@ -27,6 +25,8 @@ MIN_TOKEN = 32
 """Shortest token. A shorter one could be guessed."""
 MOST_CALLS = 32
 """Calls of one tenant that are answered at the same time."""
+
+Ask = Callable[[NewPod], Promise | None]
 
 _log = structlog.get_logger(__name__)
 
@@ -40,12 +40,14 @@ class Caller:
     """One tenant that may ask.
 
     Attributes:
-        session: its session.
+        tenant: cluster key.
+        ask: asks its session for a promise.
         replays: the latest answers.
     """
 
-    def __init__(self, session: "TenantSession") -> None:
-        self.session = session
+    def __init__(self, tenant: str, ask: Ask) -> None:
+        self.tenant = tenant
+        self.ask = ask
         self.replays = Replays(time.monotonic)
         self._calls = 0
 
@@ -80,20 +82,25 @@ class Callers:
         """Return the tenant that has a token; None if nobody has it."""
         return self._by_digest.get(digest(token))
 
-    async def follow(self, session: "TenantSession") -> None:
-        """Know a tenant's token until cancelled. A token that cannot be read again stays valid."""
-        caller, known = Caller(session), b""
+    async def follow(self, tenant: str, ask: Ask) -> None:
+        """Know a tenant's token until cancelled. A token that cannot be read again stays valid.
+
+        Args:
+            tenant: cluster key.
+            ask: asks the tenant's session for a promise.
+        """
+        caller, known = Caller(tenant, ask), b""
         try:
             while True:
                 try:
-                    wanted = await self._read(session.handle.key)
+                    wanted = await self._read(tenant)
                     if wanted != known:
                         self._forget(known, caller)
                         known = wanted if self._know(wanted, caller) else b""
                 except (KubeError, BadSecret) as error:
                     _log.warning(
                         "the token of the placement webhook cannot be read",
-                        tenant=session.handle.key,
+                        tenant=tenant,
                         error=str(error),
                     )
                 await asyncio.sleep(max(READ_SECONDS, READ_SECONDS_EACH * len(self._sessions)))
@@ -117,8 +124,8 @@ class Callers:
         if wanted in self._by_digest:
             _log.error(
                 "two tenants have one token for the placement webhook; renew one of them",
-                tenant=caller.session.handle.key,
-                other=self._by_digest[wanted].session.handle.key,
+                tenant=caller.tenant,
+                other=self._by_digest[wanted].tenant,
             )
             return False
         if wanted:

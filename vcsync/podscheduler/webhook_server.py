@@ -4,21 +4,17 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
 
 from vcsync.api import names
 from vcsync.podscheduler.admission_reviews import BadReview, answer, read_review
+from vcsync.podscheduler.webhook_callers import Caller, Callers
 from vcsync.process.listener import Listener, source_of
 from vcsync.process.open_files import share_of_files
 from vcsync.streams.budget import ConnectionBudget
 from vcsync.streams.connections import Server
-
-if TYPE_CHECKING:
-    from vcsync.podscheduler.leadership import Leadership
-    from vcsync.podscheduler.webhook_callers import Caller
 
 ANSWER_SECONDS = 0.05
 """Seconds from the end of a request to the decision, after which the Pod is created without a super cluster."""
@@ -48,12 +44,12 @@ class WebhookServer:
     A process that does not lead allows every Pod, and places none.
 
     Args:
-        term: returns the term that runs; None: this process does not lead.
+        callers: returns the tenants that may ask; None: this process does not lead.
         clock: monotonic seconds.
     """
 
-    def __init__(self, term: "Callable[[], Leadership | None]", clock: Callable[[], float]) -> None:
-        self._term = term
+    def __init__(self, callers: Callable[[], Callers | None], clock: Callable[[], float]) -> None:
+        self._callers = callers
         self._clock = clock
         self._calls = 0
         self._runner: web.ServerRunner | None = None
@@ -106,23 +102,23 @@ class WebhookServer:
             self._calls -= 1
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        path, term = request.rel_url.raw_path, self._term()
+        path, callers = request.rel_url.raw_path, self._callers()
         if path == LEADER_PATH:
-            return _refusal(200, "leads") if term is not None else _refusal(503, "does not lead")
+            return _refusal(200, "leads") if callers is not None else _refusal(503, "does not lead")
         token = path.removeprefix(names.PLACEMENT_PATH)
         if token == path or request.method != "POST":
             return _refusal(404, "404 page not found")
-        if term is None:
+        if callers is None:
             return await self._unplaced(request)
-        caller = term.callers.find(token)
+        caller = callers.find(token)
         if caller is None:
-            term.callers.counts["refused"] += 1
+            callers.counts["refused"] += 1
             return _refusal(404, "404 page not found")
         with caller.calling() as may:
             if not may:
-                term.callers.counts["refused"] += 1
+                callers.counts["refused"] += 1
                 return _refusal(429, "too many calls of this control plane")
-            return await self._of_caller(request, term, caller)
+            return await self._of_caller(request, callers, caller)
 
     async def _unplaced(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -133,9 +129,9 @@ class WebhookServer:
             return _refusal(400, str(error))
 
     async def _of_caller(
-        self, request: web.BaseRequest, term: "Leadership", caller: "Caller"
+        self, request: web.BaseRequest, callers: Callers, caller: Caller
     ) -> web.StreamResponse:
-        counts = term.callers.counts
+        counts = callers.counts
         try:
             body = await _body(request)
             until = self._clock() + ANSWER_SECONDS
@@ -149,7 +145,7 @@ class WebhookServer:
         pod = asked.pod
         if pod is None or self._clock() > until:
             return _sent(answer(asked.uid))
-        promise, repeated = caller.replays.answer(asked.uid, lambda: term.expect(caller.session, pod))
+        promise, repeated = caller.replays.answer(asked.uid, lambda: caller.ask(pod))
         gone = request.transport is None or request.transport.is_closing()
         if gone or self._clock() > until:
             # Nobody waits for the answer any more. One that was given before may have arrived.

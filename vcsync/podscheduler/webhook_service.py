@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -13,11 +12,9 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
 from vcsync.kube.tls import load_identity, serving_context
 from vcsync.podscheduler.settings import WebhookSettings
+from vcsync.podscheduler.webhook_callers import Callers
 from vcsync.podscheduler.webhook_server import WebhookServer
 from vcsync.tenancy.secrets import BadSecret, read_secret
-
-if TYPE_CHECKING:
-    from vcsync.podscheduler.leadership import Leadership
 
 READ_SECONDS = 60.0
 """Seconds between two reads of the certificate..."""
@@ -38,7 +35,7 @@ class WebhookService:
     Args:
         meta: client of the meta cluster.
         settings: the operator's settings.
-        term: returns the term that runs; None: this process does not lead.
+        callers: returns the tenants that may ask; None: this process does not lead.
 
     Attributes:
         server: the server.
@@ -46,13 +43,13 @@ class WebhookService:
     """
 
     def __init__(
-        self, meta: Client, settings: WebhookSettings, term: "Callable[[], Leadership | None]"
+        self, meta: Client, settings: WebhookSettings, callers: Callable[[], Callers | None]
     ) -> None:
         self._meta = meta
         self._settings = settings
         self._tls: ssl.SSLContext | None = None
         self._identity = b""
-        self.server = WebhookServer(term, time.monotonic)
+        self.server = WebhookServer(callers, time.monotonic)
         self.state = "not served yet"
 
     async def run(self) -> None:

@@ -208,17 +208,17 @@ async def test_calls_of_all_together_are_limited(hook, monkeypatch):
         assert (await hook.call(review()))[0] == 503
 
 
-async def test_a_late_decision_promises_nothing(hook, monkeypatch):
+async def test_a_late_decision_promises_nothing(hook):
     async with hook.running():
-        expect = hook.term.expect
+        [caller] = hook.term.callers._by_digest.values()
+        ask = caller.ask
 
         def slowly(*arguments: Any) -> Any:
-            found = expect(*arguments)
-            monkeypatch.setattr(webhook_server, "ANSWER_SECONDS", -1.0)
+            found = ask(*arguments)
             hook.scheduler.webhook.server._clock = lambda: time.monotonic() + 60
             return found
 
-        monkeypatch.setattr(hook.term, "expect", slowly)
+        caller.ask = slowly
         status, body = await hook.call(review())
         assert (status, json.loads(body)["response"]) == (200, {"uid": "u", "allowed": True})
         assert (hook.promised(), hook.count("late")) == (0, 1)

@@ -17,7 +17,7 @@ WRITTEN_SECONDS = 600.0
 
 
 class Birth(Struct, frozen=True, gc=False):
-    """What identifies a Pod that has no UID yet, because another process creates it.
+    """The identity of a Pod that has no UID yet, because another process creates it.
 
     Attributes:
         namespace: its namespace.

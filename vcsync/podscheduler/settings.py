@@ -6,7 +6,7 @@ from vcsync.tenancy.failure import Patience
 
 
 class WebhookSettings(Struct, frozen=True):
-    """Where the placement webhook of external control planes is served.
+    """The address of the placement webhook of external control planes.
 
     Attributes:
         host: address to listen on.

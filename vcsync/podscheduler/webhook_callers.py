@@ -1,4 +1,4 @@
-"""Which session the token of a call belongs to. A token is a Secret in the root namespace of its tenant."""
+"""The tenants that may ask about new Pods, by their tokens. A token is a Secret in the root namespace of its tenant."""
 
 import asyncio
 import time

@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 
 import structlog
@@ -23,8 +22,6 @@ READ_SECONDS_EACH = 3.0
 """...and for each tenant, if that is more."""
 MIN_TOKEN = 32
 """Shortest token. A shorter one could be guessed."""
-MOST_CALLS = 32
-"""Calls of one tenant that are answered at the same time."""
 
 Ask = Callable[[NewPod], Promise | None]
 
@@ -49,16 +46,6 @@ class Caller:
         self.tenant = tenant
         self.ask = ask
         self.replays = Replays(time.monotonic)
-        self._calls = 0
-
-    @contextmanager
-    def calling(self) -> Iterator[bool]:
-        """Count a call while it is answered. Yield whether the tenant may have one more."""
-        self._calls += 1
-        try:
-            yield self._calls <= MOST_CALLS
-        finally:
-            self._calls -= 1
 
 
 class Callers:

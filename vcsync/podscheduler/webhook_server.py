@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
-from aiohttp import web
+from aiohttp import ClientError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from vcsync.api import names
 from vcsync.podscheduler.admission_reviews import BadReview, answer, read_review
@@ -22,8 +24,12 @@ BODY_SECONDS = 0.5
 """Timeout for the body of a request. The control plane itself waits for one second."""
 MAX_BODY = 512 * 1024
 """Largest body in bytes. Kubernetes stores larger Pods, which are placed when they are seen."""
-MAX_CALLS = 128
-"""Calls of all tenants that are answered at the same time."""
+MAX_CALLS = 256
+"""Calls of all tenants that are answered at the same time. No tenant has more of them than remain free..."""
+MOST_CALLS = 32
+"""...or than this."""
+NOBODY = ""
+"""Stands for all callers of a process that does not lead, which knows none of them."""
 MAX_CONNECTIONS = 2000
 MAX_HANDSHAKES = 200
 MAX_LINE_BYTES = 1024
@@ -51,7 +57,7 @@ class WebhookServer:
     def __init__(self, callers: Callable[[], Callers | None], clock: Callable[[], float]) -> None:
         self._callers = callers
         self._clock = clock
-        self._calls = 0
+        self._calls = ConnectionBudget(MAX_CALLS, MOST_CALLS)
         self._runner: web.ServerRunner | None = None
         self.port = 0
 
@@ -90,16 +96,11 @@ class WebhookServer:
             self._runner = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._calls += 1
         try:
-            if self._calls > MAX_CALLS:
-                return _refusal(503, "too many calls")
             return await self._answer(request)
         except Exception:  # noqa: BLE001 - the last resort: it is logged as a defect
             _log.exception("a call of the placement webhook failed")
             return _refusal(500, "Internal Server Error")
-        finally:
-            self._calls -= 1
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, callers = request.rel_url.raw_path, self._callers()
@@ -109,16 +110,27 @@ class WebhookServer:
         if token == path or request.method != "POST":
             return _refusal(404, "404 page not found")
         if callers is None:
-            return await self._unplaced(request)
+            with self._calling(NOBODY) as may:
+                return await self._unplaced(request) if may else _refusal(429, "too many calls")
         caller = callers.find(token)
         if caller is None:
             callers.counts["refused"] += 1
             return _refusal(404, "404 page not found")
-        with caller.calling() as may:
+        with self._calling(caller.tenant) as may:
             if not may:
                 callers.counts["refused"] += 1
                 return _refusal(429, "too many calls of this control plane")
             return await self._of_caller(request, callers, caller)
+
+    @contextmanager
+    def _calling(self, tenant: str) -> Iterator[bool]:
+        """Count a call while it is answered. Yield whether the tenant may have one more."""
+        may = self._calls.take(tenant)
+        try:
+            yield may
+        finally:
+            if may:
+                self._calls.give_back(tenant)
 
     async def _unplaced(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -183,6 +195,8 @@ async def _body(request: web.BaseRequest) -> bytes:
                     raise _Refused(413, f"the review has more than {MAX_BODY} bytes")
     except TimeoutError:
         raise _Refused(408, f"the review did not arrive within {BODY_SECONDS:g} s") from None
+    except (ClientError, HttpProcessingError, OSError):
+        raise _Refused(400, "the body is malformed, or was cut off") from None
     return bytes(body)
 
 

@@ -196,16 +196,39 @@ async def test_bodies_have_a_limit_and_a_time(hook, monkeypatch):
 
 
 async def test_calls_of_one_tenant_are_limited(hook, monkeypatch):
-    monkeypatch.setattr(webhook_callers, "MOST_CALLS", 0)
+    monkeypatch.setattr(webhook_server, "MOST_CALLS", 0)
     async with hook.running():
         assert (await hook.call(review()))[0] == 429
         assert hook.promised() == 0
 
 
-async def test_calls_of_all_together_are_limited(hook, monkeypatch):
-    monkeypatch.setattr(webhook_server, "MAX_CALLS", 0)
+async def test_slow_calls_of_one_tenant_leave_room_for_others(hook, monkeypatch):
+    monkeypatch.setattr(webhook_server, "MAX_CALLS", 4)
     async with hook.running():
-        assert (await hook.call(review()))[0] == 503
+        calls = hook.scheduler.webhook.server._calls
+        while calls.take(ROOT):
+            pass
+        assert (await hook.call(review()))[0] == 429
+        assert calls.take("umbrella")
+
+
+async def test_a_malformed_body_ends_without_a_defect_in_the_log(hook, capsys):
+    async with hook.running():
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1",
+            hook.scheduler.webhook.server.port,
+            ssl=ssl.create_default_context(cadata=hook.authority.certificate),
+        )
+        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        writer.write(b"1\r\n{\r\n")
+        await writer.drain()
+        await until(lambda: hook.scheduler.webhook.server._calls._used)
+        writer.write(b"zz\r\n")
+        async with asyncio.timeout(20):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 4")
+        writer.close()
+        assert hook.promised() == 0
+    assert "Traceback" not in capsys.readouterr().out
 
 
 async def test_a_late_decision_promises_nothing(hook):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +16,9 @@ from memory_cluster import MemoryCluster
 from vcsync.api import names
 from vcsync.api.resources import MUTATING_WEBHOOK_CONFIGURATIONS
 from vcsync.apiserver.tenants.pki import issue_serving, new_authority
-from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.registration import placement_webhook as command
+from vcsync.cli.tenant import leave
 from vcsync.kube.resources import SECRETS
 
 ROOT = "root-acme"
@@ -128,3 +132,54 @@ def test_the_hosts_of_a_certificate_are_read_from_it():
     assert command.hosts_of(pair.certificate.encode()) == ["a.example", "10.0.0.1"]
     assert command.hosts_of(b"") == []
     assert command.parse_placement(None) is None
+
+
+VC = SimpleNamespace(name="acme", namespace="vcsync", annotations={})
+
+
+@pytest.fixture
+def leaving(clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> Clusters:
+    """The tenant is about to be removed."""
+
+    async def find(*_: Any) -> Any:
+        return VC
+
+    async def uid(_: Any) -> str:
+        return "uid"
+
+    @asynccontextmanager
+    async def admin_client(*_: Any) -> AsyncIterator[MemoryCluster]:
+        yield clusters.tenant
+
+    for name, value in {
+        "find": find,
+        "cluster_key": lambda _vc: ROOT,
+        "cluster_uid": uid,
+        "recorded_uid": lambda _vc: "uid",
+        "admin_client": admin_client,
+    }.items():
+        monkeypatch.setattr(leave, name, value)
+    return clusters
+
+
+async def test_a_removal_with_the_kubeconfig_removes_the_webhook(leaving):
+    await leaving.install()
+    await leave._end_placement(leaving.meta, "acme", SimpleNamespace(path="x"))
+    assert leaving.configuration() is None
+
+
+async def test_a_removal_without_it_names_the_command(leaving, capsys):
+    await leave._end_placement(leaving.meta, "acme", None)
+    assert capsys.readouterr().out == ""
+    await leaving.install()
+    await leave._end_placement(leaving.meta, "acme", None)
+    assert "kubectl delete mutatingwebhookconfiguration vcsync-placement" in capsys.readouterr().out
+    assert leaving.configuration() is not None
+
+
+async def test_a_removal_changes_no_other_control_plane(leaving, monkeypatch):
+    await leaving.install()
+    monkeypatch.setattr(leave, "recorded_uid", lambda _vc: "another")
+    with pytest.raises(FailedError, match="nothing was removed"):
+        await leave._end_placement(leaving.meta, "acme", SimpleNamespace(path="x"))
+    assert leaving.configuration() is not None

@@ -199,6 +199,16 @@ class ExpectedPods(RuleBasedStateMachine):
     def schedule(self):
         self.server.work()
 
+    @rule()
+    def restart_the_watch(self):
+        """The events are lost, and a list shows what there is."""
+        self.server.events.clear()
+        for pod in list(self.server.cache.items()):
+            if self.server.objects.get(pod.name, {}).get("metadata", {}).get("uid") != pod.uid:
+                self.server.gone(pod.namespace, pod.name, pod.uid)
+        for name in list(self.server.objects):
+            self.server.observe(name)
+
     @rule(sure=st.integers(0, 5))
     def restart_the_term(self, sure):
         if not sure:

@@ -4,7 +4,7 @@ Form: Kubernetes' `admission.k8s.io/v1` (`staging/src/k8s.io/api/admission/v1/ty
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -70,11 +70,13 @@ class NewPod(Struct, frozen=True):
     Attributes:
         birth: what identifies it.
         needs: its needs.
+        labels: its labels, by which Services select it.
         marked: the parts of its metadata that exist, among those that name a super cluster.
     """
 
     birth: Birth
     needs: PodNeeds
+    labels: Mapping[str, str]
     marked: tuple[str, ...]
 
 
@@ -134,7 +136,9 @@ def _new_pod(namespace: str, raw: msgspec.Raw) -> NewPod | None:
     needs = pod_needs(spec, metadata.name)
     owners = [owner.uid for owner in metadata.owner_references or ()]
     birth = birth_of(namespace, metadata.name, metadata.generate_name, owners, needs.requests)
-    return NewPod(birth, needs, tuple(part for part in MARKED if marks[part] is not None))
+    return NewPod(
+        birth, needs, metadata.labels or {}, tuple(part for part in MARKED if marks[part] is not None)
+    )
 
 
 def answer(uid: str, super_id: str = "", marked: Iterable[str] = ()) -> bytes:

@@ -460,7 +460,7 @@ def _expect(session: TenantSession, pod: NewPod) -> Promise | None:
     """Promise room to a Pod that a tenant's own control plane is about to create."""
     if not session.follows():
         return None
-    return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, birth=pod.birth)
+    return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, pod.labels, pod.birth)
 
 
 def _unread(reflector: Reflector) -> str:

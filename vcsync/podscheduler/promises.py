@@ -155,6 +155,7 @@ class Promises:
         requests: Resources,
         decision: PodDecision | None = None,
         services: tuple[str, ...] = (),
+        *,
         birth: Birth | None = None,
     ) -> Promise | None:
         """Promise room for a Pod, on the super cluster of a decision; or its turn, if there is none.

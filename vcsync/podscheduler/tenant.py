@@ -251,7 +251,7 @@ class TenantPods:
                 self._views(),
             )
             decision = verdict.decision if isinstance(verdict, Assign) else None
-        promise = self.promises.make(namespace, name, needs.requests, decision, services, birth)
+        promise = self.promises.make(namespace, name, needs.requests, decision, services, birth=birth)
         self._check_later(namespace)
         return promise
 

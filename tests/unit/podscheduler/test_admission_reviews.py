@@ -52,6 +52,12 @@ def test_a_generated_name_and_the_owners_identify_a_pod():
     assert pod.marked == ("labels",)
 
 
+def test_the_labels_by_which_services_select_a_pod_are_read():
+    metadata = {"name": "p", "labels": {"app": "web"}}
+    assert read_review(review({"metadata": metadata, "spec": SPEC})).pod.labels == {"app": "web"}
+    assert read_review(review()).pod.labels == {}
+
+
 @pytest.mark.parametrize(
     "request_",
     [

@@ -18,7 +18,7 @@ def ask(server: Server, name: str, cpu: int = 50, prefix: str = "", owner: str =
     """Ask as a review does: requests count the Pod itself, too."""
     needs = PodNeeds({"cpu": cpu, "pods": 1000})
     birth = birth_of(NS, name, prefix, [owner] if owner else [], needs.requests)
-    return server.pods.promise(NS, name, needs, birth)
+    return server.pods.promise(NS, name, needs, birth=birth)
 
 
 def write(server: Server, name: str, super_id: str, cpu: int = 50, prefix: str = "", owner: str = "") -> None:
@@ -111,7 +111,7 @@ def test_only_one_pod_of_a_name_is_expected(server):
 def test_a_namespace_without_slices_is_left_alone(server):
     needs = PodNeeds({"cpu": 1})
     birth = birth_of("empty", "p", "", [], needs.requests)
-    assert server.pods.promise("empty", "p", needs, birth) is None
+    assert server.pods.promise("empty", "p", needs, birth=birth) is None
 
 
 def test_a_flood_holds_a_limited_number_of_promises(server, monkeypatch):

@@ -201,6 +201,8 @@ DRIFT_OF: Final = "tenancy.x-k8s.io/drift-of"
 """Label of a ConfigMap with repairs: the id of the super cluster."""
 SUSPENDED: Final = "Suspended"
 """Reason of the condition Placed on a NamespacePlacement, and type of a condition on a Tenant: the tenant is suspended."""
+SUPER_CLUSTER_LOST: Final = "SuperClusterLost"
+"""Reason of a tenant Pod's condition Ready while its super cluster is lost."""
 TRUE: Final = "true"
 """Value of vcsync's marker labels and annotations."""
 

@@ -22,7 +22,7 @@ from vcsync.scheduling.shares import (
     pick_super,
     runtime_refusal,
 )
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.scheduling.together import Kept
 
 
@@ -40,7 +40,13 @@ class Wait(Struct, frozen=True):
     signature: tuple[object, ...]
 
 
-Verdict = Assign | Wait | None
+class MarkLost(Struct, frozen=True):
+    """Report on the Pod that its super cluster is lost."""
+
+    out_of_touch: str
+
+
+Verdict = Assign | Wait | MarkLost | None
 """None means that nothing is to be done."""
 
 
@@ -57,6 +63,12 @@ def _signature(refusal: Refusal) -> tuple[str, ...]:
 def _lacks_runtime(pod: Pod, views: Mapping[str, SuperView]) -> bool:
     """Return whether the super cluster that a Pod's label names does not publish the Pod's RuntimeClass."""
     return runtime_refusal(pod.needs.runtime_class, pod.label, views) is not None
+
+
+def unmarked(pod: Pod, views: Mapping[str, SuperView]) -> bool:
+    """Return whether a Pod runs on a super cluster that is lost, and does not say so."""
+    view = views.get(pod.bound_to)
+    return not pod.marked_lost and view is not None and view.health is Health.LOST
 
 
 class Space(Struct):
@@ -155,7 +167,9 @@ class PodAccounting:
         """Return whether nothing is to be done with a Pod."""
         if pod.needs.node:
             # This includes Pods that are being deleted: only the syncer that the label names sees the Pod and deletes it.
-            return pod.bound_to not in views or pod.label == pod.annotation == pod.bound_to
+            if pod.bound_to not in views:
+                return True
+            return pod.label == pod.annotation == pod.bound_to and not unmarked(pod, views)
         if pod.deleting or pod.needs.gated:
             return True
         if not self._keeps_label(pod) or pod.annotation != pod.label or _lacks_runtime(pod, views):
@@ -167,7 +181,8 @@ class PodAccounting:
         if self.settled(pod, views):
             return None
         if pod.needs.node:
-            return Assign(pod.bound_to)
+            assigned = pod.label == pod.annotation == pod.bound_to
+            return MarkLost(views[pod.bound_to].out_of_touch) if assigned else Assign(pod.bound_to)
         claims = self._claim_needs(pod, views)
         first = claim_filter.steps(claims)[0]
         stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None

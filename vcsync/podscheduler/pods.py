@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_LOST
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, OwnerReference, decode
 from vcsync.objects.quantity import InvalidQuantity
@@ -22,7 +22,8 @@ _NO_LABELS: dict[str, str] = {}
 _shared: dict[str, dict[str, str]] = {}
 _MOST_SHARED = 1024  # a tenant may write any value
 _encode = msgspec.json.Encoder().encode
-_decode_record = msgspec.json.Decoder(tuple[PodNeeds, str, tuple[str, ...]]).decode
+_decode_record = msgspec.json.Decoder(tuple[PodNeeds, str, tuple[str, ...], int]).decode
+_LOST = SUPER_CLUSTER_LOST.encode()
 
 
 class Pod(Struct):
@@ -38,6 +39,7 @@ class Pod(Struct):
         annotation: the super cluster that its annotation names; empty if none.
         deleting: whether it is being deleted.
         waiting_message: the message of its PodScheduled condition while it waits; empty otherwise.
+        marked_lost: whether its condition Ready says that its super cluster is lost.
         seen_at: monotonic seconds at which this process first saw it.
         services: names of the Services that select it and keep their Pods together.
     """
@@ -51,6 +53,7 @@ class Pod(Struct):
     annotation: str
     deleting: bool
     waiting_message: str
+    marked_lost: bool = False
     seen_at: float = 0.0
     services: tuple[str, ...] = ()
 
@@ -95,13 +98,13 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         owners=_owners(tuple(owner.uid for owner in pod.owners)),
         generate_name=_prefix(pod.generate_name),
         deletion_timestamp=pod.deletion_timestamp,
-        spec=_encode((needs, message, services)),
+        spec=_encode((needs, message, services, int(_says_lost(pod.status)))),
     )
 
 
 def read(slimmed: Envelope, seen_at: float) -> Pod:
     """Return the Pod of an envelope made by `slim`."""
-    needs, message, services = _decode_record(slimmed.spec)
+    needs, message, services, marked_lost = _decode_record(slimmed.spec)
     return Pod(
         slimmed.namespace,
         slimmed.name,
@@ -112,6 +115,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         slimmed.annotations.get(SUPER_CLUSTER, ""),
         slimmed.deleting,
         message,
+        bool(marked_lost),
         seen_at,
         services,
     )
@@ -139,6 +143,34 @@ def unschedulable(pod: Pod, message: str, now: str) -> dict[str, Any]:
         "lastTransitionTime": now,
     }
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+
+
+def lost(pod: Pod, out_of_touch: str, now: str) -> dict[str, Any]:
+    """Return the strategic merge patch of the status of a Pod whose super cluster is lost.
+
+    Whether it is ready is not known. Like the node controller of Kubernetes, it changes the condition Ready alone.
+
+    Args:
+        pod: the Pod.
+        out_of_touch: since when nobody knows what happens there, in words.
+        now: the time of the change, RFC 3339.
+    """
+    condition = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": SUPER_CLUSTER_LOST,
+        "message": f"whether the Pod runs is not known, because super cluster {pod.bound_to} is lost: {out_of_touch}",
+        "lastTransitionTime": now,
+    }
+    return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+
+
+def _says_lost(status: bytes) -> bool:
+    """Return whether the condition Ready says that the super cluster is lost."""
+    if _LOST not in status:
+        return False
+    conditions = decode(status, _Status).conditions or ()
+    return any(each.type == "Ready" and each.reason == SUPER_CLUSTER_LOST for each in conditions)
 
 
 def _unschedulable_message(status: bytes) -> str:

@@ -17,15 +17,15 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
-from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
+from vcsync.podscheduler.accounting import Assign, MarkLost, PodAccounting, Wait, unmarked
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
-from vcsync.podscheduler.pods import Key, Pod, assignment, read, unschedulable
+from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedulable
 from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
 from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.shares import PodDecision
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy.suspension import TENANT_SUSPENDED
 
 _FAILED = "FailedScheduling"
@@ -173,11 +173,16 @@ class TenantPods:
                 self._enqueue_unless_settled(pod)
 
     def pool_changed(self) -> None:
-        """Enqueue all waiting Pods, since the pool has changed, or the tenant was suspended or resumed."""
+        """Enqueue all waiting Pods, and those on lost super clusters, since the pool has changed, or the tenant was suspended."""
         for namespace in self.accounting.namespaces() if self._begun else ():
             for key in self.accounting.waiting(namespace):
                 self._add(key, False)
         self.claims_may_move()
+        views = self._views()
+        if self._begun and any(view.health is Health.LOST for view in views.values()):
+            for pod in list(self.accounting.pods.values()):
+                if pod.needs.node and unmarked(pod, views):
+                    self._add(pod.key, False)
 
     def wake(self, namespace: str) -> None:
         """Enqueue the waiting Pods of a namespace that may fit now, after ending the promises whose time is over."""
@@ -304,6 +309,9 @@ class TenantPods:
                 return await self._assign(pod, verdict)
             if isinstance(verdict, Wait):
                 return await self._wait(pod, verdict)
+            if isinstance(verdict, MarkLost):
+                change = lost(pod, verdict.out_of_touch, time_text(datetime.now(UTC)))
+                await self._writer.patch_status(pod.namespace, pod.name, change)
         except NotFound:
             self._writer.gone(pod.namespace, pod.name, pod.uid)
         return Outcome("left")

@@ -46,7 +46,7 @@ from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
 from vcsync.syncer.drift.store import DriftStore
 from vcsync.syncer.endpoint_exchange import EndpointExchange
-from vcsync.syncer.heartbeat import Heartbeat, Published
+from vcsync.syncer.heartbeat import CHECK_SECONDS, Heartbeat, Published
 from vcsync.syncer.host_index import HostIndex, Place
 from vcsync.syncer.identity import check_identity
 from vcsync.syncer.kinds import KINDS
@@ -222,6 +222,7 @@ class Syncer:
             limiter=self._limiter,
         )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
+        self._out_of_touch = False
         self._heartbeat = Heartbeat(
             meta=meta,
             super_client=super_client,
@@ -281,6 +282,7 @@ class Syncer:
                 log.info("super cluster synced", super_cluster=self.super_id)
                 self._begin_drains()
                 tasks.create_task(self._events.run())
+                tasks.create_task(self._watch_touch())
                 tasks.create_task(self._registry.run())
                 tasks.create_task(self._patrol.run())
                 tasks.create_task(self._pod_meter.run())
@@ -322,6 +324,15 @@ class Syncer:
         for session in self._tenants.values():
             session.refresh_context()
 
+    async def _watch_touch(self) -> None:
+        """Follow whether the super cluster is heard from, and compare everything again when that changes."""
+        while True:
+            if (out_of_touch := bool(self._trouble())) != self._out_of_touch:
+                self._out_of_touch = out_of_touch
+                for session in self._tenants.values():
+                    session.refresh_context()
+            await asyncio.sleep(CHECK_SECONDS)
+
     def _published(self) -> Published:
         """Return the published classes of the kinds that have been read."""
         caches = ((kind, self.caches.classes[kind.resource]) for kind in PUBLISHED)
@@ -357,6 +368,7 @@ class Syncer:
             shown_nodes=lambda: self._shown_nodes,
             networks=lambda: self._networks,
             service_range=self._service_ranges.range_of,
+            out_of_touch=lambda: self._out_of_touch,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -648,11 +660,15 @@ class Syncer:
         if not self._synced:
             behind = not_synced(self.caches.required()) or not_synced([self.ledger.reflector])
             return False, f"super cluster {self.super_id}: waiting for the first list of {behind}"
-        followed = {"super cluster": self.caches.nodes, "meta cluster": self.ledger.reflector}
-        if trouble := self._heartbeat.trouble or unanswered(followed):
+        if trouble := self._trouble():
             return False, f"super cluster {self.super_id}: {trouble}"
         waiting = [key for key, tenant in self._tenants.items() if not tenant.ready]
         return True, f"{len(waiting)} tenants are still being synced" if waiting else ""
+
+    def _trouble(self) -> str:
+        """Return which server this syncer needs and does not hear from; empty if it hears from both."""
+        followed = {"super cluster": self.caches.nodes, "meta cluster": self.ledger.reflector}
+        return self._heartbeat.trouble or unanswered(followed)
 
     def status(self) -> dict[str, Any]:
         """Return the syncer's state for operators, as plain JSON values."""

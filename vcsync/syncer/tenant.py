@@ -88,6 +88,7 @@ class TenantSync:
         memory: bytes that the tenant's cached objects may take.
         kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
         leaving: tells whether the tenant is being removed from the pool.
+        out_of_touch: returns whether the super cluster is not heard from.
         hosts: hosts of Ingresses in the super cluster.
         networks: returns the network of each super cluster that is in one, by its id.
         service_range: returns the range of cluster IPs that the tenant has for itself, in CIDR notation; "" if it has none.
@@ -118,10 +119,12 @@ class TenantSync:
         shown_nodes: Callable[[], ShownNodes | None] = lambda: None,
         networks: Callable[[], Mapping[str, str]] = dict,
         service_range: Callable[[VirtualCluster], str] = lambda _: "",
+        out_of_touch: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shown_nodes = shown_nodes
         self._networks = networks
         self._service_range = service_range
+        self._out_of_touch = out_of_touch
         self._kubelet_api = kubelet_api
         self._leaving = leaving
         self._kubelet: Endpoint | None = None
@@ -562,6 +565,7 @@ class TenantSync:
             priority_classes=spec.priority_classes,
             runtime_classes=self._runtime_classes,
             shown_nodes=self._shown_nodes(),
+            out_of_touch=self._out_of_touch(),
             dns_nameserver=self._nameserver(),
             cluster_ips=cluster_ips.range_here(
                 self._service_range(virtual_cluster), self._super_caches.service_cidrs.cache.items()

@@ -286,6 +286,60 @@ async def test_a_changed_label_of_a_bound_pod_is_repaired(tenant):
     assert tenant.home("p") == "r1"
 
 
+def fail(tenant: Tenant, super_id: str, health: Health = Health.LOST) -> None:
+    tenant.views[super_id] = SuperView(super_id, health, {}, out_of_touch="no heartbeat since noon")
+    tenant.pods.pool_changed()
+
+
+def run_on(tenant: Tenant, name: str, super_id: str) -> None:
+    tenant.create(name, labels={SUPER_CLUSTER: super_id}, nodeName=f"node.{super_id}")
+
+
+async def test_pods_on_a_lost_super_cluster_say_so_once(tenant):
+    run_on(tenant, "p", "r1")
+    run_on(tenant, "q", "r2")
+    await tenant.settle()
+    tenant.patches.clear()
+    fail(tenant, "r1")
+    await tenant.settle()
+    [(name, patch)] = tenant.patches
+    [condition] = patch["status"]["conditions"]
+    assert (name, patch["metadata"]) == ("p", {"uid": "uid-p"})
+    assert (condition["type"], condition["status"], condition["reason"]) == (
+        "Ready",
+        "Unknown",
+        "SuperClusterLost",
+    )
+    assert condition["message"] == (
+        "whether the Pod runs is not known, because super cluster r1 is lost: no heartbeat since noon"
+    )
+    fail(tenant, "r1")
+    await tenant.settle()
+    assert len(tenant.patches) == 1
+
+
+async def test_a_pod_whose_mark_is_overwritten_while_its_super_cluster_is_lost_gets_it_again(tenant):
+    run_on(tenant, "p", "r1")
+    fail(tenant, "r1")
+    await tenant.settle()
+    tenant.patches.clear()
+    ready = {"type": "Ready", "status": "False", "reason": ""}
+    tenant.store("p", tenant.objects["p"] | {"status": {"conditions": [ready]}})
+    await tenant.settle()
+    [(_, patch)] = tenant.patches
+    assert patch["status"]["conditions"][0]["status"] == "Unknown"
+
+
+@pytest.mark.parametrize("health", [Health.SUSPECT, Health.RECOVERING, Health.READY, Health.UNKNOWN])
+async def test_pods_keep_their_conditions_while_their_super_cluster_is_not_lost(tenant, health):
+    run_on(tenant, "p", "r1")
+    await tenant.settle()
+    tenant.patches.clear()
+    fail(tenant, "r1", health)
+    await tenant.settle()
+    assert tenant.patches == []
+
+
 async def test_a_gated_pod_is_ignored_until_its_gates_are_removed(tenant):
     tenant.create("p", schedulingGates=[{"name": "wait"}])
     await tenant.settle()

@@ -52,6 +52,8 @@ def status_up(
     """
     if v.status == p.status and v.generation == p.generation and not refused:
         return None
+    if context.out_of_touch and names.SUPER_CLUSTER_LOST.encode() in v.status:
+        return None  # the cached p may be old; the Pod scheduler says so until the super cluster is heard from again
     have: Json = untyped(v.status)
     want: Json = untyped(p.status)
     if p.namespace.encode() in p.status:

@@ -512,6 +512,27 @@ def test_only_the_tenant_sets_readiness_gates(bench: Bench) -> None:
     assert condition_of(v_of(bench), "acme/ok")["status"] == "True"
 
 
+def test_the_mark_of_a_lost_super_cluster_stays_until_the_super_cluster_is_heard_from(bench: Bench) -> None:
+    running(bench)
+    ready = condition_of(v_of(bench), "Ready")
+    ready |= {"status": "Unknown", "reason": "SuperClusterLost", "message": "no heartbeat since noon"}
+    bench.context = msgspec.structs.replace(CONTEXT, out_of_touch=True)
+    assert actions(bench) == ()
+    bench.context = CONTEXT
+    bench.settle("pods", "shop", "web")
+    assert condition_of(v_of(bench), "Ready")["status"] == "True"
+
+
+def test_a_status_without_such_a_mark_is_written_although_the_super_cluster_is_not_heard_from(
+    bench: Bench,
+) -> None:
+    running(bench)
+    bench.context = msgspec.structs.replace(CONTEXT, out_of_touch=True)
+    condition_of(v_of(bench), "Ready")["status"] = "False"
+    bench.settle("pods", "shop", "web")
+    assert condition_of(v_of(bench), "Ready")["status"] == "True"
+
+
 def test_the_observed_generation_is_translated(bench: Bench) -> None:
     running(bench)
     assert v_of(bench)["status"]["observedGeneration"] == v_of(bench)["metadata"]["generation"]

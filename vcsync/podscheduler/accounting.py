@@ -16,6 +16,7 @@ from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.resources import times
 from vcsync.scheduling.shares import (
     CLAIMS,
+    HEALTH,
     KEEP_TOGETHER,
     PodDecision,
     Share,
@@ -55,8 +56,8 @@ _UNREPORTED = ("unreported",)
 
 
 def _signature(refusal: Refusal) -> tuple[str, ...]:
-    """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, names do not."""
-    named = refusal.filter in (CLAIMS, KEEP_TOGETHER)
+    """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, names and health do not."""
+    named = refusal.filter in (CLAIMS, KEEP_TOGETHER, HEALTH)
     return (refusal.filter, refusal.message) if named else (refusal.filter,)
 
 

@@ -14,6 +14,8 @@ from vcsync.scheduling.scores import FULL
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.scheduling.together import Kept
 
+HEALTH = "Health"
+"""Name of the filter by the health of a super cluster."""
 CLAIMS = "Claims"
 """Name of the filter by a Pod's claims."""
 RUNTIME_CLASS = "RuntimeClass"
@@ -152,7 +154,7 @@ def runtime_refusal(name: str, super_id: str, views: Mapping[str, SuperView]) ->
 _Filter = Callable[[Share, PodNeeds, SuperView | None], str | None]
 
 _FILTERS: tuple[tuple[str, _Filter], ...] = (
-    ("Health", _health),
+    (HEALTH, _health),
     ("Cordon", _closed),
     ("NodeSelector", _selected),
     ("LargestNode", _largest_node),

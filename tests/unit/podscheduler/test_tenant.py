@@ -473,3 +473,17 @@ async def test_pods_of_a_suspended_tenant_wait_for_that_reason():
     tenant.pods.grant(NS, SIZE, {"r1": 1})
     await tenant.settle()
     assert tenant.home("p") == "r1"
+
+
+async def test_a_waiting_pod_says_when_its_suspect_super_cluster_is_lost(tenant):
+    fail(tenant, "r1", Health.SUSPECT)
+    fail(tenant, "r2", Health.SUSPECT)
+    tenant.create("p")
+    await tenant.settle()
+    fail(tenant, "r2")
+    await tenant.settle()
+    messages = [message for name, message in tenant.events if name == "p"]
+    assert messages == [
+        "r1: is suspect: no heartbeat since noon; r2: is suspect: no heartbeat since noon",
+        "r1: is suspect: no heartbeat since noon; r2: is lost: no heartbeat since noon",
+    ]

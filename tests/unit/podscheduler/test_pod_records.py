@@ -35,7 +35,7 @@ def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
     )
     kept = slim(whole)
     assert (kept.labels, kept.annotations) == ({SUPER_CLUSTER: "r1"}, {SUPER_CLUSTER: "r2"})
-    assert len(kept.spec) < 68
+    assert len(kept.spec) < 70
     assert (kept.status, kept.rest) == (b"", b"")
     assert (kept.owners, kept.generate_name) == ((OwnerReference(uid="1"),), "rs-")
     pod = read(kept, 3.0)

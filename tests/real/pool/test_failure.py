@@ -1,0 +1,156 @@
+"""Super clusters that fail and return: new Pods avoid them at once, and what is there stays where it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pool_kit import Json, Pool, Space, condition, deployment, pod, super_of
+
+from hack.system import System
+from hack.testbed import TestBed
+from tests.real.waiting import eventually
+from vcsync.api import names
+from vcsync.tenancy.health import HELD
+
+SCHEDULERS = ("nsscheduler", "podscheduler")
+# Above the 20 seconds between two heartbeats.
+PATIENCE = ("--suspect-after", "30", "--lost-after", "45")
+LOSS_SECONDS = 120
+RETURN_SECONDS = 180
+THREE_SLICES = {"cpu": "1500m", "memory": "1536Mi"}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Three super clusters, and schedulers with little patience."""
+    directory = tmp_path_factory.mktemp("failure")
+    bed = TestBed(supers=3, nodes=1, tenants=("acme",), directory=directory / "bed")
+    system = System(bed, directory / "system")
+    system.options |= dict.fromkeys(SCHEDULERS, PATIENCE)
+    with bed, system:
+        yield Pool(bed, system)
+
+
+@pytest.fixture
+def space(pool: Pool) -> Iterator[Space]:
+    """A namespace with a slice on each super cluster."""
+    with pool.space(hard=THREE_SLICES) as space:
+        yield space
+
+
+def seen(pool: Pool, scheduler: str) -> dict[str, Json]:
+    """Return the super clusters as a scheduler sees them."""
+    status = pool.system.status(scheduler)["roles"][scheduler]
+    assert "superClusters" in status, f"{scheduler} does not lead at present"
+    found: dict[str, Json] = status["superClusters"]
+    return found
+
+
+def health(pool: Pool, super_id: str) -> set[str]:
+    """Return a super cluster's health according to both schedulers."""
+    return {seen(pool, scheduler)[super_id]["health"] for scheduler in SCHEDULERS}
+
+
+def listed(pool: Pool, super_id: str) -> Json:
+    """Return a super cluster's health from `vcsync super list`."""
+    shown = json.loads(pool.system.vcsync("super", "list", "-o", "json"))
+    found: Json = next(each["health"] for each in shown if each["name"] == super_id)
+    return found
+
+
+def uids(pods: list[Json]) -> set[str]:
+    return {each["metadata"]["uid"] for each in pods}
+
+
+def copies(pool: Pool, space: Space) -> list[str]:
+    """Return the names of all copies of the namespace's Pods."""
+    return sorted(
+        each["metadata"]["name"] for super_id in pool.supers for each in space.all_there(super_id, "pods")
+    )
+
+
+def names_of(found: list[Json]) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in found)
+
+
+def unknown(space: Space, app: str) -> set[str]:
+    """Return the names of an app's Pods that say that their super cluster is lost."""
+    shown = {each["metadata"]["name"]: condition(each, "Ready") for each in space.pods(app)}
+    return {
+        name
+        for name, ready in shown.items()
+        if (ready.get("status"), ready.get("reason")) == ("Unknown", names.SUPER_CLUSTER_LOST)
+        and " is lost: its API server has not answered since " in ready["message"]
+    }
+
+
+def unplaced(space: Space, name: str) -> str:
+    """Return why a Pod has no super cluster; empty if it is not reported."""
+    found: dict[str, Any] = condition(space.get("pods", name), "PodScheduled")
+    return str(found.get("message", "")) if found.get("status") == "False" else ""
+
+
+def test_new_pods_avoid_a_super_cluster_without_api_server_and_nothing_else_moves(
+    pool: Pool, space: Space
+) -> None:
+    space.apply(deployment("before", 3))
+    before = space.all_running("before", 3)
+    assert {super_of(each) for each in before} == {"r1", "r2", "r3"}
+    placements = space.placements()
+    bodies = {super_id: uids(space.all_there(super_id, "pods")) for super_id in pool.supers}
+
+    pool.supers["r2"].kill("kube-apiserver")
+    try:
+        eventually(lambda: health(pool, "r2") <= {"Suspect", "Lost"}, LOSS_SECONDS)
+        assert "its API server has not answered for " in listed(pool, "r2")["reason"]
+
+        space.apply(deployment("after", 4), pod("there", on="r2"))
+        after = space.all_running("after", 4)
+        assert {super_of(each) for each in after} == {"r1", "r3"}
+        reason = eventually(lambda: unplaced(space, "there"))
+        assert "its API server has not answered since " in reason
+        story = pool.system.vcsync("explain", "pod", f"acme/{space.name}/there")
+        assert "its API server has not answered for " in story
+
+        eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
+        eventually(lambda: "r2: is lost: " in unplaced(space, "there"))
+        there = {each["metadata"]["name"] for each in before if super_of(each) == "r2"}
+        eventually(lambda: unknown(space, "before") == there)
+        assert uids(space.pods("before")) == uids(before)
+        assert space.placements() == placements
+    finally:
+        pool.supers["r2"].start("kube-apiserver")
+
+    eventually(lambda: health(pool, "r2") == {"Ready"}, LOSS_SECONDS)
+    # The watches of its syncer are opened again after their longest pause, a minute. Until then its caches may be old.
+    space.running("there", RETURN_SECONDS)
+    # Whether they are ready is not compared: the node of r2 was away, and kwok does not make its Pods ready again.
+    eventually(lambda: not unknown(space, "before"), RETURN_SECONDS)
+    assert uids(space.pods("before")) == uids(before)
+    eventually(lambda: copies(pool, space) == names_of(space.pods()))
+    for super_id, uids_before in bodies.items():
+        assert uids_before <= uids(space.all_there(super_id, "pods"))
+
+
+def test_no_super_cluster_is_lost_when_most_of_the_pool_falls_silent_at_once(
+    pool: Pool, space: Space
+) -> None:
+    eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in pool.supers), LOSS_SECONDS)
+    silent = ("r1", "r2")
+    for super_id in silent:
+        pool.system.kill(f"syncer-{super_id}")
+    try:
+        eventually(
+            lambda: all(HELD in seen(pool, each)[one]["reason"] for each in SCHEDULERS for one in silent),
+            LOSS_SECONDS,
+        )
+        eventually(lambda: all(health(pool, super_id) == {"Suspect"} for super_id in silent))
+        assert set(space.placements()) == set(pool.supers)
+    finally:
+        pool.system.start()
+    eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in silent), LOSS_SECONDS * 2)

@@ -8,6 +8,8 @@ from hack.audit.findings import Finding
 from hack.audit.world import Json, World, annotations, labels, place, super_namespace, uid
 
 CLAIMS = "persistentvolumeclaims"
+_KINDS = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+"""API group and kind of each kind of source."""
 _SOURCES = ("dataSource", "dataSourceRef")
 _FIELDS = frozenset({"accessModes", "resources", "storageClassName", "volumeMode", "volumeName", *_SOURCES})
 """Fields of a copy; the super cluster's own binder sets `volumeName`, and its API server copies one source to the other."""
@@ -61,7 +63,7 @@ def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, An
     named = source["spec"].get("dataSource") or source["spec"].get("dataSourceRef")
     for field in _SOURCES:
         found = spec.get(field)
-        if found is not None and _claim_named(found) != (_claim_named(named) or None):
+        if found is not None and (_named(found) is None or _named(found) != _named(named)):
             yield "stale", f"spec.{field}", named, found
     wanted = source["spec"].get("storageClassName")
     if spec.get("storageClassName") != wanted:
@@ -75,11 +77,11 @@ def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, An
                 yield "stale", f"metadata.{field}[{key}]", None, ours[key]
 
 
-def _claim_named(source: Json | None) -> str:
-    """Return the claim of the same namespace that a data source names; "" for every other source."""
+def _named(source: Json | None) -> tuple[str, str] | None:
+    """Return kind and name of a claim or snapshot of the same namespace that a data source names; None for others."""
     found = source or {}
-    foreign = found.get("apiGroup") or found.get("namespace") or found.get("kind") != "PersistentVolumeClaim"
-    return "" if foreign else str(found.get("name", ""))
+    kind = (found.get("apiGroup") or "", found.get("kind") or "")
+    return None if found.get("namespace") or kind not in _KINDS else (kind[1], str(found.get("name", "")))
 
 
 DEVICES = "resourceclaims"

@@ -15,7 +15,7 @@ from vcsync.api import names
 PROVISIONER = "disks.example.com"
 HIDDEN_PATH = "/srv/disks-of-the-operator"
 CLONE_OF = "disks.example.com/clone-of"
-"""Annotation on a volume of the operator: the volume that it is a clone of."""
+"""Annotation on a volume of the operator: the volume that it is a clone of, or the content of the snapshot."""
 _LOOK_SECONDS = 0.2
 
 
@@ -116,7 +116,12 @@ class Provisioner:
         self._cluster.call("POST", "/api/v1/persistentvolumes", volume)
 
     def _volume_of(self, namespace: str, source: dict[str, Any]) -> str:
-        """Return the volume of a claim by its name, as provisioners look for the source of a clone; "" if it has none."""
+        """Return the volume of a claim, or the content of a snapshot, as provisioners look for a source; "" if it has none."""
+        if source["kind"] == "VolumeSnapshot":
+            path = f"/apis/{source['apiGroup']}/v1/namespaces/{namespace}/volumesnapshots/{source['name']}"
+            code, snapshot = self._cluster.call("GET", path)
+            status = (snapshot.get("status") or {}) if code == 200 else {}
+            return str(status["boundVolumeSnapshotContentName"]) if status.get("readyToUse") else ""
         if source["kind"] != "PersistentVolumeClaim":
             return ""
         code, found = self._cluster.call(

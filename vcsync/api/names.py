@@ -146,7 +146,7 @@ PROVISIONING_PREFIX: Final = f"{PROVISIONING_DOMAIN}/"
 """Prefix of annotations on a tenant PersistentVolumeClaim, one per super cluster id, written by its syncer: whether that super
 cluster may have a copy, and how often it has given the claim back (`vcsync.api.provisioning`)."""
 SOURCE_UID: Final = "tenancy.x-k8s.io/source-uid"
-"""Annotation on a super PersistentVolumeClaim that is a clone: UID of the super claim that it is a clone of."""
+"""Annotation on a super PersistentVolumeClaim with a source, and on a VolumeSnapshot: UID of the super object it is made from."""
 PROVISIONING_SECONDS: Final = "tenancy.x-k8s.io/provisioning-seconds"
 """Annotation that an operator sets on a StorageClass: seconds that failures to provision a claim of it are waited out."""
 

@@ -20,6 +20,7 @@ Manifest = dict[str, Any]
 
 READ: Final = ("get", "list", "watch")
 CORE: Final = ""
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 PART_OF: Final = "app.kubernetes.io/part-of"
 """Label of what vcsync's commands and roles make..."""
@@ -63,6 +64,7 @@ _PUBLISHED: Final = (
     ("scheduling.k8s.io", "priorityclasses"),
     ("node.k8s.io", "runtimeclasses"),
     ("resource.k8s.io", "deviceclasses"),
+    (SNAPSHOT_GROUP, "volumesnapshotclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
@@ -233,6 +235,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(
             group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "create", "patch", "delete")
         ),
+        # Snapshots of tenants' volumes. It has no rights for VolumeSnapshotContents, which name the operator's storage.
+        Grant(group=SNAPSHOT_GROUP, resources=("volumesnapshotclasses",), verbs=READ),
+        Grant(
+            group=SNAPSHOT_GROUP,
+            resources=("volumesnapshots",),
+            verbs=(*READ, "create", "patch", "delete"),
+        ),
         # Usage of Pods, for external tenants.
         Grant(group="metrics.k8s.io", resources=("pods",), verbs=("list",)),
         # It permits control planes to reach the Pods of each super namespace. The API server lets it bind this role only.
@@ -292,6 +301,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         ),
         # Descriptions of the volumes that claims have in the super cluster.
         Grant(group=CORE, resources=("persistentvolumes",), verbs=(*READ, "create", "patch", "delete")),
+        Grant(group=SNAPSHOT_GROUP, resources=("volumesnapshots",), verbs=(*READ, "patch")),
+        Grant(group=SNAPSHOT_GROUP, resources=("volumesnapshots/status",), verbs=("patch",)),
         Grant(group=CORE, resources=("serviceaccounts/token",), verbs=("create",)),
         Grant(group=CORE, resources=("nodes",), verbs=(*READ, "create", "patch", "delete")),
         _READ_RUNTIME_CLASSES,
@@ -327,6 +338,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "patch")),
         # Services that keep their Pods together.
         Grant(group=CORE, resources=("services",), verbs=("list", "watch")),
+        # A claim that is restored from a snapshot goes where the snapshot is.
+        Grant(group=SNAPSHOT_GROUP, resources=("volumesnapshots",), verbs=READ),
         Grant(group=CORE, resources=("namespaces",), verbs=READ),
         _WRITE_EVENTS,
     ),

@@ -783,6 +783,15 @@ class PublishedDeviceClass(Struct, frozen=True, kw_only=True, rename="camel"):
     name: Annotated[ObjectName, about("Name of the DeviceClass.")]
 
 
+class PublishedVolumeSnapshotClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A VolumeSnapshotClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the VolumeSnapshotClass.")]
+    deletion_policy: Annotated[
+        Literal["Delete", "Retain"], about("What happens to the data when a snapshot is deleted.")
+    ] = "Delete"
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -824,6 +833,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[PublishedDeviceClass, ...],
         Meta(max_length=MAX_PUBLISHED),
         about("DeviceClasses that tenants' ResourceClaims may name: those with the same label."),
+    ] = ()
+    volume_snapshot_classes: Annotated[
+        tuple[PublishedVolumeSnapshotClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("VolumeSnapshotClasses that tenants may use: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

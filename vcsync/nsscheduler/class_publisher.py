@@ -12,7 +12,7 @@ from contextlib import suppress
 import structlog
 
 from vcsync.kube.client import Client
-from vcsync.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from vcsync.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.objects.envelope import Envelope
@@ -24,7 +24,7 @@ HIDDEN = "Hidden"
 AGAIN_SECONDS = 60.0
 """Seconds until the next attempt, where nothing reports the change that it waits for."""
 _OPTIONAL_BACKOFF = (1.0, AGAIN_SECONDS)
-"""First and longest pause, in seconds, after reads that roles of an earlier version forbid."""
+"""First and longest pause, in seconds, after reads of a kind that the tenant lacks or forbids."""
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +85,8 @@ class ClassPublisher:
             Seconds until the next attempt; None if only a change requires one.
 
         Raises:
-            KubeError: the control plane did not answer, or refused. Missing permissions are reported in the log instead.
+            KubeError: the control plane did not answer, or refused. Missing permissions, and kinds that the
+                tenant lacks, are reported in the log instead.
         """
         if not pool:
             return None
@@ -98,8 +99,8 @@ class ClassPublisher:
                 return None  # `run` reports when it is
             await self._update(self._cache, classes)
             await self._create_missing(self._cache, classes)
-        except (Forbidden, NotFound) as error:
-            # The tenant's roles are of an earlier version, or its server lacks the kind.
+        except (Forbidden, NotFound, Invalid) as error:
+            # The roles are of an earlier version, or the server lacks the kind, or has a definition of its own for it.
             if not classes:
                 return None
             if not self._refused:
@@ -118,7 +119,10 @@ class ClassPublisher:
         """Return whether the tenant still has published classes. They are read once, because only vcsync makes any."""
         if self._looked:
             return False
-        found = await self._client.list(self._kind.resource, label_selector=SELECTOR)
+        try:
+            found = await self._client.list(self._kind.resource, label_selector=SELECTOR)
+        except NotFound:
+            found = []  # without its CustomResourceDefinition, the tenant has no objects of the kind
         self._looked = True
         return any(is_ours(self._kind, each) for each in found)
 

@@ -1,6 +1,6 @@
 """A tenant's PersistentVolumeClaims as the Pod scheduler sees them, and its decisions that are not written yet. Pure."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from vcsync.api.provisioning import (
     all_provisioning,
     provisioning_annotation,
 )
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOTS, Resource
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.podscheduler.assigned_claims import AssignedClaims
 from vcsync.scheduling.claims import ClaimNeed
@@ -50,6 +50,8 @@ class _Record(Struct, frozen=True, gc=False, array_like=True):
     """What super clusters say about the claim, by id."""
     source: str = ""
     """Name of the claim that it is a clone of."""
+    snapshot: str = ""
+    """Name of the VolumeSnapshot that it is restored from."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -73,29 +75,63 @@ def slim_claim(claim: Envelope) -> Envelope:
                 spec.volume_name,
                 status.phase,
                 all_provisioning(claim.annotations),
-                _source_name(spec),
+                _source_name(spec, PERSISTENT_VOLUME_CLAIMS),
+                _source_name(spec, VOLUME_SNAPSHOTS),
             )
         ),
     )
 
 
-def _source_name(spec: _Spec) -> str:
-    """Return the claim that a claim is a clone of; empty for every other source, which the syncer refuses."""
+def slim_snapshot(snapshot: Envelope) -> Envelope:
+    """Return a VolumeSnapshot's envelope for the cache: only what tells where it is."""
+    label = snapshot.labels.get(SUPER_CLUSTER)
+    return Envelope(
+        snapshot.name,
+        snapshot.namespace,
+        snapshot.uid,
+        snapshot.resource_version,
+        labels={} if label is None else {SUPER_CLUSTER: label},
+        deletion_timestamp=snapshot.deletion_timestamp,
+    )
+
+
+def _source_name(spec: _Spec, resource: Resource) -> str:
+    """Return the source of a claim if it is of this kind; empty for every other source."""
     source = spec.data_source or spec.data_source_ref
-    if source is None or source.api_group or source.namespace or source.kind != PERSISTENT_VOLUME_CLAIMS.kind:
+    if (
+        source is None
+        or source.namespace
+        or ((source.api_group or "", source.kind) != (resource.group, resource.kind))
+    ):
         return ""
     return source.name
 
 
-class Clones:
-    """The claims of one tenant that are clones, by their source."""
+def clone_source(claim: Envelope) -> str:
+    """Return the claim that a claim is a clone of, in the form of `slim_claim`; empty if it is not one."""
+    return _decode(claim.spec).source
 
-    def __init__(self) -> None:
+
+def snapshot_source(claim: Envelope) -> str:
+    """Return the VolumeSnapshot that a claim is restored from, in the form of `slim_claim`; empty if there is none."""
+    return _decode(claim.spec).snapshot
+
+
+class Clones:
+    """The claims of one tenant that are made from others' data, by their source.
+
+    Args:
+        source: returns the name of a claim's source; empty if it has none.
+    """
+
+    def __init__(self, source: Callable[[Envelope], str] = clone_source) -> None:
+        self._source = source
         self._of: dict[tuple[str, str], set[str]] = {}
 
     def observe(self, old: Envelope | None, new: Envelope | None) -> None:
         """Take a change of a claim, in the form of `slim_claim`."""
-        before, after = _source(old), _source(new)
+        before = self._source(old) if old is not None else ""
+        after = self._source(new) if new is not None else ""
         if before == after:
             return
         if old is not None and before:
@@ -107,12 +143,8 @@ class Clones:
             self._of.setdefault((new.namespace, after), set()).add(new.name)
 
     def of(self, namespace: str, name: str) -> tuple[str, ...]:
-        """Return the names of the clones of a claim."""
+        """Return the names of the claims with this source."""
         return tuple(self._of.get((namespace, name), ()))
-
-
-def _source(claim: Envelope | None) -> str:
-    return _decode(claim.spec).source if claim is not None else ""
 
 
 def left_behind(claim: Envelope, super_id: str) -> str:
@@ -138,7 +170,24 @@ def claim_assignment(claim: Envelope, super_id: str) -> dict[str, Any]:
 
 
 class Claims(AssignedClaims):
-    """The PersistentVolumeClaims of one tenant, in the form of `slim_claim`."""
+    """The PersistentVolumeClaims of one tenant, in the form of `slim_claim`.
+
+    Args:
+        find: returns a claim, by namespace and name.
+        unread: returns why the claims are not known; empty if they are.
+        holds: returns whether a super cluster may have objects of a namespace.
+        find_snapshot: returns a VolumeSnapshot, by namespace and name.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
+        unread: Callable[[], str] = lambda: "",
+        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
+        find_snapshot: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
+    ) -> None:
+        super().__init__(find, unread, holds)
+        self._find_snapshot = find_snapshot
 
     def needs(
         self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
@@ -183,13 +232,27 @@ class Claims(AssignedClaims):
                 problem = (
                     f"claim {name} is a clone of claim {record.source}, which is on no super cluster yet"
                 )
+        elif not home and record.snapshot:
+            source = self._snapshot_home(claim.namespace, record.snapshot)
+            if not source:
+                problem = f"claim {name} is restored from VolumeSnapshot {record.snapshot}, which is on no super cluster yet"
         returns = {super_id: said.returns for super_id, said in record.said.items() if said.returns}
-        return ClaimNeed(name, home, record.storage_class, problem, returns, source=source)
+        return ClaimNeed(
+            name, home, record.storage_class, problem, returns, source=source, restored=bool(record.snapshot)
+        )
 
     def _source_home(self, namespace: str, name: str, views: Mapping[str, SuperView]) -> str:
         """Return the super cluster that has the source of a clone; empty if none does, or the source is being deleted."""
         found = self._find(namespace, name)
         return "" if found is None or found.deleting else self._home(found, _decode(found.spec), views)
+
+    def _snapshot_home(self, namespace: str, name: str) -> str:
+        """Return the super cluster that has a snapshot; empty if none does, or it is being deleted.
+
+        A tenant may write the label. It decides where its own claim waits; the syncer there looks for the snapshot itself.
+        """
+        found = self._find_snapshot(namespace, name)
+        return "" if found is None or found.deleting else found.labels.get(SUPER_CLUSTER, "")
 
     def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
         """Return the super cluster that has a claim or is to have it; empty if none does yet."""

@@ -19,11 +19,17 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError, NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, SERVICES
+from vcsync.kube.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIMS,
+    SERVICES,
+    VOLUME_SNAPSHOTS,
+)
 from vcsync.objects.envelope import Envelope, strip
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.admission_reviews import NewPod
-from vcsync.podscheduler.claims import Claims, Clones, slim_claim
+from vcsync.podscheduler.claims import Claims, Clones, slim_claim, slim_snapshot, snapshot_source
 from vcsync.podscheduler.device_claims import DeviceClaims, slim_device_claim
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
@@ -92,6 +98,14 @@ class TenantSession:
             sink=self._device_claim_changed,
             backoff=_CLAIMS_BACKOFF,
         )
+        self.snapshots = Reflector(
+            handle.client,
+            VOLUME_SNAPSHOTS,
+            label_selector=names.SUPER_CLUSTER,
+            project=slim_snapshot,
+            sink=self._snapshot_changed,
+            backoff=_CLAIMS_BACKOFF,
+        )
         writer = PodClient(
             handle.client,
             self.events,
@@ -108,7 +122,9 @@ class TenantSession:
             lambda item, urgent: leadership.work.add(key, item, priority=urgent),
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
-            claims=Claims(self.claims.cache.get, partial(_unread, self.claims), self._holds),
+            claims=Claims(
+                self.claims.cache.get, partial(_unread, self.claims), self._holds, self.snapshots.cache.get
+            ),
             devices=DeviceClaims(self.devices.cache.get, partial(_unread, self.devices), self._holds),
             version=lambda: self.reflector.version,
             on_written=partial(leadership.written, key),
@@ -116,6 +132,7 @@ class TenantSession:
             services=self._kept,
         )
         self._clones = Clones()
+        self._restored = Clones(snapshot_source)
         self._holders: dict[str, frozenset[str]] = {}
 
     def hold(self, namespace: str, super_ids: frozenset[str]) -> None:
@@ -145,6 +162,7 @@ class TenantSession:
     async def follow_claims(self) -> None:
         """Keep the claims current, and enqueue the Pods that waited for them to be read."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.snapshots.run())
             for reflector in (self.claims, self.devices):
                 tasks.create_task(self._follow(reflector))
 
@@ -196,6 +214,7 @@ class TenantSession:
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old
         self._clones.observe(change.old, change.new)
+        self._restored.observe(change.old, change.new)
         if claim is not None:
             for name in (claim.name, *self._clones.of(claim.namespace, claim.name)):
                 self.pods.claim_changed(claim.namespace, name)
@@ -204,6 +223,12 @@ class TenantSession:
         claim = change.new or change.old
         if claim is not None:
             self.pods.claim_changed(claim.namespace, claim.name, RESOURCE_CLAIMS)
+
+    def _snapshot_changed(self, change: Change) -> None:
+        snapshot = change.new or change.old
+        if snapshot is not None:
+            for name in self._restored.of(snapshot.namespace, snapshot.name):
+                self.pods.claim_changed(snapshot.namespace, name)
 
     def _observe(self, change: Change) -> None:
         self.pods.observe(change)

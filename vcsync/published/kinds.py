@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from vcsync.published import device_class, ingress_class, priority_class, runtime_class, storage_class
+from vcsync.published import (
+    device_class,
+    ingress_class,
+    priority_class,
+    runtime_class,
+    storage_class,
+    volume_snapshot_class,
+)
 from vcsync.published.kind import PublishedKind
 
 KINDS: Final[tuple[PublishedKind, ...]] = (
@@ -11,5 +18,6 @@ KINDS: Final[tuple[PublishedKind, ...]] = (
     priority_class.KIND,
     runtime_class.KIND,
     device_class.KIND,
+    volume_snapshot_class.KIND,
 )
 """All published kinds."""

@@ -17,7 +17,8 @@ class ClaimNeed(Struct, frozen=True, gc=False):
         storage_class: its StorageClass.
         problem: why no super cluster can serve it; empty if one may.
         returns: super cluster -> how often it has given the claim back, because it could not provision it.
-        source: super cluster that has the claim of which this one is to be a clone; empty if it is not one.
+        source: super cluster that has the claim or snapshot from which this one is to be made; empty if there is none.
+        restored: whether that is a snapshot.
         most_returns: number of returns above which a super cluster is refused; None for any.
         device_classes: DeviceClasses of a ResourceClaim; None for a PersistentVolumeClaim.
     """
@@ -29,6 +30,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
     returns: Mapping[str, int] = {}
     most_returns: int | None = None
     source: str = ""
+    restored: bool = False
     device_classes: tuple[str, ...] | None = None
 
 
@@ -61,7 +63,8 @@ def _refusal(claim: ClaimNeed, super_id: str, view: SuperView | None) -> str:
         at_home = claim.super_id == super_id
         return "" if at_home else f"claim {claim.name} is on super cluster {claim.super_id}"
     if claim.source and claim.source != super_id:
-        return f"claim {claim.name} is a clone of one on super cluster {claim.source}"
+        made = "restored from a VolumeSnapshot" if claim.restored else "a clone of one"
+        return f"claim {claim.name} is {made} on super cluster {claim.source}"
     return _unable(claim, super_id, view)
 
 

@@ -11,6 +11,7 @@ from vcsync.api.specs import (
     PublishedPriorityClass,
     PublishedRuntimeClass,
     PublishedStorageClass,
+    PublishedVolumeSnapshotClass,
 )
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.scheduling.resources import Resources
@@ -57,6 +58,7 @@ class SuperView(Struct, frozen=True):
         runtime_classes: RuntimeClasses that it publishes.
         device_classes: DeviceClasses that it publishes.
         network_id: network whose members route Pod addresses to each other; empty for none.
+        volume_snapshot_classes: VolumeSnapshotClasses that it publishes.
     """
 
     id: str
@@ -74,6 +76,7 @@ class SuperView(Struct, frozen=True):
     device_classes: tuple[PublishedDeviceClass, ...] = ()
     network_id: str = ""
     out_of_touch: str = ""
+    volume_snapshot_classes: tuple[PublishedVolumeSnapshotClass, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

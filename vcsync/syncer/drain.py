@@ -1,12 +1,12 @@
 """Removes a namespace from a super cluster: Pods first, gracefully, then its other objects, then the ledger's finalizer.
 
-While the namespace itself remains, a drain waits for claims with volumes: a placement never destroys data.
+While the namespace itself remains, a drain waits for claims with volumes and for snapshots: a placement never destroys data.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -17,7 +17,7 @@ from vcsync.api.objects import NamespacePlacement, SuperCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.kube.client import Client
-from vcsync.kube.errors import Conflict, Invalid, NotFound
+from vcsync.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from vcsync.kube.resources import (
     ENDPOINTS,
     NAMESPACES,
@@ -25,10 +25,11 @@ from vcsync.kube.resources import (
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
+    VOLUME_SNAPSHOTS,
 )
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
-from vcsync.syncer.caches import SuperCaches, owner_of
+from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
@@ -46,7 +47,7 @@ BRAKED_SECONDS = 60.0
 """Seconds until a drain that waits for an operator is tried again."""
 
 MOST_NAMED = 5
-"""Largest number of claims that the reason of a drain names."""
+"""Largest number of claims, and of snapshots, that the reason of a drain names."""
 
 LONGEST_GRACE_SECONDS = 24 * 3600
 """Longest grace period of a Pod that is drained, in seconds. A tenant may set any number of years."""
@@ -157,11 +158,11 @@ class Drain:
             self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits}"
             return LOOK_AGAIN_SECONDS
         self._refused.pop((tenant, namespace), None)
-        claims = self._claims_with_volumes(tenant, namespace)
-        if claims and await self._keeps_data(tenant, namespace):
-            more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
+        data = _named("claims", self._claims_with_volumes(tenant, namespace))
+        data += _named("snapshots", await self._snapshots(tenant, namespace))
+        if data and await self._keeps_data(tenant, namespace):
             self.reasons[(tenant, namespace)] = (
-                f"it has volumes here, whose data would be lost: claims {', '.join(claims[:MOST_NAMED])}{more}; "
+                f"it has volumes here, whose data would be lost: {', '.join(data)}; "
                 "give the namespace slices here again, by a ResourceQuota if it has none, or have its tenant delete them"
             )
             return LOOK_AGAIN_SECONDS
@@ -191,6 +192,20 @@ class Drain:
         status = decode(quota.status, _QuotaStatus) if quota is not None and quota.status else _QuotaStatus()
         used = status.used.get(PERSISTENT_VOLUME_CLAIMS.plural, "0")
         return [] if used == "0" else [f"(their number: {used}; they cannot be read)"]
+
+    async def _snapshots(self, tenant: str, namespace: str) -> list[str]:
+        """Return the snapshots of a namespace here, by name.
+
+        Most super clusters that have not answered do not serve the kind, and then have none. A live read tells.
+        """
+        place = names.super_namespace(tenant, namespace)
+        if self._caches.reflectors[VOLUME_SNAPSHOTS].synced:
+            return sorted(each.name for each in self._caches.items(VOLUME_SNAPSHOTS, place))
+        try:
+            found = await self._super.list(VOLUME_SNAPSHOTS, place, label_selector=CONTROLLED_SELECTOR)
+        except (NotFound, Forbidden):  # a syncer without the rights has made none
+            return []
+        return sorted(each.name for each in found)
 
     async def _count_unknown(self) -> tuple[int, int]:
         """Count the super namespaces that the ledger does not know, and all."""
@@ -401,3 +416,9 @@ def _ours(namespace: Envelope, tenant: str) -> bool:
         namespace.labels.get(names.CONTROLLED) == names.TRUE
         and namespace.annotations.get(names.CLUSTER) == tenant
     )
+
+
+def _named(kind: str, found: Sequence[str]) -> list[str]:
+    """Return a kind with the first of its names, for the reason of a drain; empty if there are none."""
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return [f"{kind} {', '.join(found[:MOST_NAMED])}{more}"] if found else []

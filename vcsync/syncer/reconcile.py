@@ -17,6 +17,7 @@ from vcsync.kube.resources import (
     PERSISTENT_VOLUMES,
     PODS,
     SECRETS,
+    VOLUME_SNAPSHOTS,
     Resource,
 )
 from vcsync.objects.envelope import Envelope
@@ -66,6 +67,8 @@ _LONGEST_REFUSAL = 700
 _EXCEEDED = "exceeded quota"
 """Text in an API server's message that a ResourceQuota is used up."""
 _MORE_SLICES = "have the namespace hold more slices: raise cpu or memory in its ResourceQuota"
+_DATA = (PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOTS)
+"""Kinds whose objects are reconciled until the end of a drain."""
 MISSING_SECONDS = 60.0
 """Seconds until an object of an optional kind is tried again that one of the servers does not offer."""
 NOT_SYNCED = "NotSynced"
@@ -176,8 +179,8 @@ class Reconciler:
             placed = holds(entry, kind.resource, item.name)
             # A tenant's Pod is deleted after the super cluster's Pod. By then the ledger may have no entry any more.
             draining = entry is not None and entry.holding is Holding.DRAINING
-            # A drain waits for claims with volumes, until the tenant deletes them.
-            ends_here = kind.resource == PODS or (kind.resource == PERSISTENT_VOLUME_CLAIMS and draining)
+            # A drain waits for claims with volumes and for snapshots, until the tenant deletes them.
+            ends_here = kind.resource == PODS or (kind.resource in _DATA and draining)
             if not placed and not ends_here:
                 self._forget(kind, item)
                 return None

@@ -938,6 +938,24 @@ def test_a_clone_has_the_source_that_the_tenant_named(field: str, named: Json, r
     assert [found.rule for found in audit(draft.world())] == rules
 
 
+@pytest.mark.parametrize(
+    ("named", "rules"),
+    [
+        ({}, []),
+        ({"name": "tuesday"}, ["stale"]),
+        ({"namespace": "umbrella"}, ["stale"]),
+        ({"apiGroup": "example.com"}, ["stale"]),
+        ({"apiGroup": None, "kind": "PersistentVolumeClaim"}, ["stale"]),
+    ],
+)
+def test_a_restored_claim_has_the_snapshot_that_the_tenant_named(named: Json, rules: list[str]) -> None:
+    draft = with_claim()
+    monday = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+    draft.find(ACME, "persistentvolumeclaims", "data")["spec"]["dataSource"] = monday
+    copy_of_claim(draft)["spec"]["dataSource"] = {**monday, **named}
+    assert [found.rule for found in audit(draft.world())] == rules
+
+
 def copy_of_claim(draft: Draft) -> Json:
     return draft.find("r1", "persistentvolumeclaims", "data")
 

@@ -13,6 +13,7 @@ from vcsync.api.specs import PublishedStorageClass
 from vcsync.kube.errors import Forbidden, NotFound, Status
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import STORAGE_CLASSES
+from vcsync.nsscheduler import class_publisher
 from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN, ClassPublisher
 from vcsync.published.storage_class import KIND
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -203,3 +204,25 @@ async def test_a_tenant_without_permissions_or_the_kind_is_tried_again_and_logge
         assert stage.again == AGAIN_SECONDS
         output = capsys.readouterr()
         assert (output.out + output.err).count("classes cannot be published") == 1
+
+
+@pytest.mark.parametrize("lacks", ["list", "create"])
+async def test_a_tenant_that_lacks_the_kind_gets_its_classes_when_it_has_it(
+    monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """VolumeSnapshotClasses come with a CustomResourceDefinition, which a tenant may install or remove at any time."""
+    stage = Stage()
+
+    async def missing(*_: Any, **__: Any) -> None:
+        raise NotFound(Status(404, message="the server could not find the requested resource"))
+
+    monkeypatch.setattr(class_publisher, "_OPTIONAL_BACKOFF", (0.01, 0.01))
+    async with stage.process():
+        with monkeypatch.context() as without:
+            without.setattr(stage.tenant, lacks, missing)
+            await stage.go_on(view("r1"))
+            assert stage.again is None, "nothing is published"
+            await stage.go_on(view("r1", cls()))
+            assert stage.classes() == {}
+        await stage.go_on(view("r1", cls()))
+        assert set(stage.classes()) == {"fast"}

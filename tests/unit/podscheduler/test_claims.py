@@ -10,7 +10,15 @@ from vcsync.api.names import PROVISIONING_PREFIX, SUPER_CLUSTER, volume_name
 from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
-from vcsync.podscheduler.claims import Claims, Clones, claim_assignment, left_behind, slim_claim
+from vcsync.podscheduler.claims import (
+    Claims,
+    Clones,
+    claim_assignment,
+    left_behind,
+    slim_claim,
+    slim_snapshot,
+    snapshot_source,
+)
 from vcsync.podscheduler.pods import Pod, slim
 from vcsync.scheduling.pods import PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -30,7 +38,13 @@ class World:
         self.claims: dict[str, Envelope] = {}
         self.unread = ""
         self.holders: set[str] | None = None
-        self.book = Claims(lambda _, name: self.claims.get(name), lambda: self.unread, self.holds)
+        self.snapshots: dict[str, Envelope] = {}
+        self.book = Claims(
+            lambda _, name: self.claims.get(name),
+            lambda: self.unread,
+            self.holds,
+            lambda _, name: self.snapshots.get(name),
+        )
         self.accounting = PodAccounting(self.book)
         self.accounting.grant(NS, {"cpu": 1000}, {"r1": 2, "r2": 2})
 
@@ -47,6 +61,11 @@ class World:
         body = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.claims[name] = slim_claim(parse(json.dumps(body).encode()))
         return self.claims[name]
+
+    def snapshot(self, name: str, label: str = "r2", **fields: Any) -> None:
+        metadata = {"name": name, "namespace": NS, "uid": f"uid-{name}", "resourceVersion": "7", **fields}
+        metadata["labels"] = {SUPER_CLUSTER: label} if label else {}
+        self.snapshots[name] = slim_snapshot(parse(json.dumps({"metadata": metadata, "status": {}}).encode()))
 
     def pod(self, *claims: str, name: str = "p", label: str = "", node: str = "", cpu: int = 500) -> Pod:
         needs = PodNeeds({"cpu": cpu}, node, claims=claims)
@@ -385,7 +404,7 @@ def test_claims_that_are_clones_of_each_other_wait(world: World) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        {"kind": "VolumeSnapshot", "name": "data", "apiGroup": "snapshot.storage.k8s.io"},
+        {"kind": "VolumeSnapshot", "name": "data"},
         {**SOURCE, "namespace": "other"},
         {**SOURCE, "apiGroup": "example.com"},
     ],
@@ -393,6 +412,49 @@ def test_claims_that_are_clones_of_each_other_wait(world: World) -> None:
 def test_other_sources_are_left_to_the_syncer_to_refuse(world: World, source: dict[str, str]) -> None:
     world.claim("copy", dataSourceRef=source)
     assert world.decided(world.pod("copy")) == "r1"
+
+
+# --- Restored from snapshots ---
+
+MONDAY = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+
+
+@pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
+def test_a_restored_claim_goes_where_its_snapshot_is(world: World, field: str) -> None:
+    world.snapshot("monday")
+    world.claim("copy", **{field: MONDAY})
+    assert world.decided(world.pod("copy")) == "r2"
+
+
+def test_a_restored_claim_waits_for_its_snapshot(world: World) -> None:
+    world.claim("copy", dataSource=MONDAY)
+    pod = world.pod("copy")
+    message = "claim copy is restored from VolumeSnapshot monday, which is on no super cluster yet"
+    assert message in world.decided(pod)
+    world.snapshot("monday", "")
+    assert message in world.decided(pod)
+    world.snapshot("monday", "r1", deletionTimestamp="2026-05-01T12:00:00Z")
+    assert message in world.decided(pod)
+    world.snapshot("monday", "r2")
+    assert world.decided(pod) == "r2"
+
+
+def test_a_restored_claim_needs_its_class_where_its_snapshot_is(world: World) -> None:
+    world.snapshot("monday", "r1")
+    world.claim("copy", "slow", dataSource=MONDAY)
+    message = world.decided(world.pod("copy"))
+    assert "r1: does not publish StorageClass slow of claim copy" in message
+    assert "r2: claim copy is restored from a VolumeSnapshot on super cluster r1" in message
+
+
+def test_the_claims_that_are_restored_from_a_snapshot_are_known(world: World) -> None:
+    restored = Clones(snapshot_source)
+    first = world.claim("first", dataSource=MONDAY)
+    for each in (first, world.claim("second", dataSource={**SOURCE, "name": "monday"})):
+        restored.observe(None, each)
+    assert restored.of(NS, "monday") == ("first",)
+    restored.observe(first, None)
+    assert restored.of(NS, "monday") == ()
 
 
 def test_the_clones_of_a_claim_are_known(world: World) -> None:

@@ -11,7 +11,7 @@ from test_syncer_whole import KEY, PLACE, Stage
 
 from vcsync.api import names
 from vcsync.api.resources import SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.kube.errors import ServerError, Status
+from vcsync.kube.errors import NotFound, ServerError, Status
 from vcsync.kube.resources import (
     EVENTS,
     NAMESPACES,
@@ -19,6 +19,8 @@ from vcsync.kube.resources import (
     PERSISTENT_VOLUMES,
     PODS,
     STORAGE_CLASSES,
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOTS,
 )
 
 UID = "uid-of-claim"
@@ -377,3 +379,65 @@ async def test_a_claim_whose_name_the_operator_uses_is_reported_and_can_be_place
 
         await until(released)
     assert stage.copy() is not None
+
+
+class Snapshots(Shop):
+    """A stage whose super cluster publishes snapshot class `nightly`, with a snapshot of a bound claim."""
+
+    def snapshot(self) -> None:
+        self.below.put(
+            VOLUME_SNAPSHOT_CLASSES,
+            "nightly",
+            metadata={"labels": {names.SUPER_PUBLIC: names.TRUE}},
+            driver="csi.example.com",
+        )
+        spec = {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "nightly"}
+        self.tenant.put(VOLUME_SNAPSHOTS, "monday", "shop", metadata={"uid": "uid-of-snapshot"}, spec=spec)
+
+    def taken(self) -> dict[str, Any] | None:
+        return self.here(VOLUME_SNAPSHOTS, "monday")
+
+
+async def test_a_lost_placement_keeps_snapshots_until_the_tenant_deletes_them() -> None:
+    stage = Snapshots()
+    stage.claim()
+    async with stage.running() as syncer:
+        await until(stage.copy)
+        stage.provision()
+        await until(stage.volume)
+        stage.bind()
+        stage.snapshot()
+        await until(stage.taken)
+        stage.tenant.remove(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
+        await until(lambda: stage.copy() is None)
+        stage.grant({"r2": 1})
+        await until(lambda: "lost: snapshots monday" in str(syncer.status()["drains"]))
+        assert stage.taken() is not None
+        stage.tenant.remove(VOLUME_SNAPSHOTS, "monday", "shop")
+        await until(lambda: stage.taken() is None)
+        await until(lambda: stage.here(NAMESPACES, names.super_namespace(KEY, "shop"), "") is None)
+
+
+@pytest.mark.parametrize("side", ["below", "tenant"])
+async def test_a_snapshot_is_taken_when_both_sides_serve_the_kind(side: str) -> None:
+    stage = Snapshots()
+    stage.claim()
+    server = stage.below if side == "below" else stage.tenant
+    lacks = True
+
+    def before(_verb: str, plural: str, _name: str) -> None:
+        if lacks and plural.startswith("volumesnapshot"):
+            raise NotFound(Status(404, message="the server could not find the requested resource"))
+
+    server.before = before
+    async with stage.running():
+        await until(stage.copy)
+        stage.provision()
+        await until(stage.volume)
+        stage.bind()
+        stage.snapshot()
+        if side == "below":
+            await until(lambda: "NotSynced" in str(stage.tenant.all(EVENTS)))
+        assert stage.taken() is None
+        lacks = False
+        await until(stage.taken)

@@ -18,6 +18,7 @@ from vcsync.syncer.kinds.resourceclaim import RESOURCE_CLAIM
 from vcsync.syncer.kinds.secret import SECRET
 from vcsync.syncer.kinds.service import SERVICE
 from vcsync.syncer.kinds.serviceaccount import SERVICE_ACCOUNT
+from vcsync.syncer.kinds.volumesnapshot import VOLUME_SNAPSHOT
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
@@ -35,6 +36,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             ENDPOINT_SLICE,
             PERSISTENT_VOLUME_CLAIM,
             RESOURCE_CLAIM,
+            VOLUME_SNAPSHOT,
             POD,
         )
     }

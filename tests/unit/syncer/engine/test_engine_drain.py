@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.kube.errors import Forbidden, NotFound, Status
 from vcsync.kube.resources import (
     CONFIG_MAPS,
     ENDPOINTS,
@@ -17,6 +18,7 @@ from vcsync.kube.resources import (
     PODS,
     RESOURCE_QUOTAS,
     SERVICES,
+    VOLUME_SNAPSHOTS,
 )
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
@@ -31,7 +33,7 @@ class World:
 
     def __init__(self) -> None:
         self.meta, self.super = PaperApi("meta"), PaperApi("r1")
-        self.caches = PaperCaches(NAMESPACES, PODS, PERSISTENT_VOLUME_CLAIMS)
+        self.caches = PaperCaches(NAMESPACES, PODS, PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOTS)
         self.ledger = Ledger(self.meta, "r1", lambda *_: None)
         self.reported: list[tuple[str, str]] = []
         self.limiter = paper_limiter()
@@ -287,7 +289,14 @@ async def test_the_name_server_is_kept_for_other_namespaces(
 ) -> None:
     place = names.super_namespace(KEY, "kube-system")
     world.caches = PaperCaches(
-        NAMESPACES, PODS, CONFIG_MAPS, SERVICES, ENDPOINTS, INGRESSES, PERSISTENT_VOLUME_CLAIMS
+        NAMESPACES,
+        PODS,
+        CONFIG_MAPS,
+        SERVICES,
+        ENDPOINTS,
+        INGRESSES,
+        PERSISTENT_VOLUME_CLAIMS,
+        VOLUME_SNAPSHOTS,
     )
     world.drain._caches = world.caches  # type: ignore[assignment]
     world.place({"r1": 1}, names.drain_finalizer("r1"))
@@ -317,7 +326,7 @@ async def test_the_name_server_is_kept_for_other_namespaces(
 
 async def test_a_replaced_object_does_not_stop_the_removal_of_others(world: World) -> None:
     place = names.super_namespace(KEY, "kube-system")
-    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS)
+    world.caches = PaperCaches(NAMESPACES, PODS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOTS)
     world.drain._caches = world.caches  # type: ignore[assignment]
     world.place({"r1": 1}, names.drain_finalizer("r1"))
     world.place({"r2": 1}, names.drain_finalizer("r1"), namespace="kube-system")
@@ -501,6 +510,53 @@ async def test_a_drain_waits_for_claims_with_volumes(world: World) -> None:
     hold_claim(world, "Pending")
     await world.drain.step(KEY, "shop")
     assert [call[1] for call in removals(world)] == ["namespaces"]
+
+
+async def test_a_drain_waits_for_snapshots(world: World) -> None:
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    hold_claim(world, "Bound")
+    taken = world.super.put(VOLUME_SNAPSHOTS, {"metadata": {"name": "monday", "namespace": SUPER_NAMESPACE}})
+    world.caches.reflectors[VOLUME_SNAPSHOTS].observe(taken)
+    assert await world.drain.step(KEY, "shop")
+    assert "claims data, snapshots monday;" in world.drain.reasons[(KEY, "shop")]
+    hold_claim(world, "Pending")
+    assert await world.drain.step(KEY, "shop")
+    assert "lost: snapshots monday;" in world.drain.reasons[(KEY, "shop")]
+    assert removals(world) == []
+    world.exists = False
+    await world.drain.step(KEY, "shop")
+    assert [call[1] for call in removals(world)] == ["namespaces"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "waits"),
+    [
+        (["monday"], True),
+        ([], False),
+        (NotFound(Status(404)), False),
+        (Forbidden(Status(403)), False),
+    ],
+)
+async def test_a_drain_asks_the_super_cluster_if_snapshots_have_not_been_read(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: Any, waits: bool
+) -> None:
+    """Its caches have none as long as a super cluster lacks the kind."""
+
+    async def found(resource: Any, namespace: str, *, label_selector: str) -> list[Envelope]:
+        assert (resource, namespace) == (VOLUME_SNAPSHOTS, SUPER_NAMESPACE)
+        assert label_selector == f"{names.CONTROLLED}={names.TRUE}"
+        if isinstance(answer, Exception):
+            raise answer
+        return [Envelope(each, namespace, "uid", "1") for each in answer]
+
+    monkeypatch.setattr(world.super, "list", found, raising=False)
+    world.caches.reflectors[VOLUME_SNAPSHOTS].synced = False
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    await world.drain.step(KEY, "shop")
+    assert ("snapshots monday" in world.drain.reasons[(KEY, "shop")]) == waits
+    assert bool(removals(world)) != waits
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -8,7 +8,7 @@ from test_kinds_claim_return import said
 from test_kinds_persistentvolumeclaim import HERE, KIND, below, bound, claim, plan, publish, reason
 
 from vcsync.api import names
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
+from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES, VOLUME_SNAPSHOTS
 from vcsync.syncer.kinds.plan import Delete, Notify
 
 SOURCE = {"kind": "PersistentVolumeClaim", "name": "data"}
@@ -43,10 +43,7 @@ def test_a_clone_names_the_copy_of_its_source(bench: Bench, field: str) -> None:
         (SOURCE | {"namespace": "kube-system"}, "other namespaces"),
         (SOURCE | {"namespace": "shop"}, "other namespaces"),
         (SOURCE | {"namespace": super_ns("shop")}, "other namespaces"),
-        (
-            {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "data"},
-            "only Persistent",
-        ),
+        ({"apiGroup": "example.com", "kind": "VolumeSnapshot", "name": "data"}, "only Persistent"),
         (SOURCE | {"apiGroup": "example.com"}, "only PersistentVolumeClaims"),
         ({"kind": "PersistentVolume", "name": "data"}, "only PersistentVolumeClaims"),
         ({"apiGroup": "cdi.example.com", "kind": "Import", "name": "data"}, "only PersistentVolumeClaims"),
@@ -165,3 +162,54 @@ def test_the_uid_of_a_source_is_not_taken_from_the_tenant(bench: Bench) -> None:
     claim(bench, "copy", annotations={names.SOURCE_UID: "forged"}, labels=HERE, dataSource=SOURCE)
     bench.settle(KIND, "shop", "copy")
     assert below(bench, "copy")["metadata"]["annotations"][names.SOURCE_UID] != "forged"
+
+
+# --- Restored from snapshots ---
+
+MONDAY = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+
+
+def snapshot(bench: Bench, *, own: bool = True, below: bool = True) -> None:
+    """Have a snapshot of the tenant, and one of its name in the super cluster: its copy, or one of the operator."""
+    uid = bench.put("tenant", VOLUME_SNAPSHOTS, {"metadata": {"name": "monday"}})["metadata"]["uid"]
+    mine = {names.CLUSTER: bench.context.key, names.NAMESPACE: "shop", names.UID: uid}
+    metadata = {"name": "monday", "namespace": super_ns("shop"), "annotations": mine if own else {}}
+    if below:
+        bench.put("super", VOLUME_SNAPSHOTS, {"metadata": metadata})
+
+
+def test_a_restored_claim_names_the_copy_of_its_snapshot(bench: Bench) -> None:
+    publish(bench)
+    snapshot(bench)
+    claim(bench, "copy", dataSourceRef=MONDAY)
+    bench.settle(KIND, "shop", "copy")
+    found = below(bench, "copy")
+    assert found["spec"]["dataSource"] == MONDAY
+    uid = bench.get("super", VOLUME_SNAPSHOTS, "monday")["metadata"]["uid"]
+    assert found["metadata"]["annotations"][names.SOURCE_UID] == uid
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_a_snapshot_of_the_operator_is_never_restored(bench: Bench, below: bool) -> None:
+    publish(bench)
+    snapshot(bench, own=False, below=below)
+    claim(bench, "copy", dataSource=MONDAY)
+    found = plan(bench, "copy")
+    assert not found.actions
+    assert "VolumeSnapshot monday, from which it is restored" in reason(found)
+    assert found.wait is not None
+    assert [(each.side, each.resource.plural) for each in found.wait.on] == [
+        ("tenant", "volumesnapshots"),
+        ("super", "volumesnapshots"),
+    ]
+
+
+def test_a_snapshot_that_is_swapped_after_the_check_is_not_restored(bench: Bench) -> None:
+    publish(bench)
+    snapshot(bench)
+    claim(bench, "copy", dataSource=MONDAY)
+    bench.settle(KIND, "shop", "copy")
+    bench.remove("super", VOLUME_SNAPSHOTS, "monday")
+    bench.put("super", VOLUME_SNAPSHOTS, {"metadata": {"name": "monday", "namespace": super_ns("shop")}})
+    [doomed] = plan(bench, "copy").actions
+    assert isinstance(doomed, Delete)

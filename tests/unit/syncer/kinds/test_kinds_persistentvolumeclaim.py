@@ -147,7 +147,7 @@ def test_nothing_that_provisioners_take_commands_from_is_copied(bench: Bench) ->
     ("field", "value"),
     [
         ("selector", {"matchLabels": {"owner": "another"}}),
-        ("dataSource", {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "other"}),
+        ("dataSource", {"apiGroup": "example.com", "kind": "VolumeSnapshot", "name": "other"}),
         ("dataSourceRef", {"kind": "PersistentVolumeClaim", "name": "other", "namespace": "kube-system"}),
         ("volumeAttributesClassName", "gold"),
     ],

@@ -24,10 +24,10 @@ _SET_ON_BOTH_SIDES = (
 
 def claims(world: World) -> Iterator[Finding]:
     """A copy of a claim has a source in the tenant, only harmless fields, and nothing else of the tenant's metadata."""
-    return _findings(world, CLAIMS, _differences)
+    return findings_of_copies(world, CLAIMS, _differences)
 
 
-def _findings(
+def findings_of_copies(
     world: World, plural: str, differences: Callable[[Json | None, Json], Iterator[tuple[str, str, Any, Any]]]
 ) -> Iterator[Finding]:
     """Yield the findings about copies of one kind.
@@ -68,6 +68,11 @@ def _differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, An
     wanted = source["spec"].get("storageClassName")
     if spec.get("storageClassName") != wanted:
         yield "stale", "spec.storageClassName", wanted, spec.get("storageClassName")
+    yield from metadata_of_tenant(source, copy)
+
+
+def metadata_of_tenant(source: Json, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield the labels and annotations of a tenant's object that its copy has, though it must not have any."""
     for field, theirs, ours in (
         ("labels", labels(source), labels(copy)),
         ("annotations", annotations(source), annotations(copy)),
@@ -91,7 +96,7 @@ _OF_AN_ALLOCATION = ("driver", "pool", "device", "nodeSelector")
 
 def device_claims(world: World) -> Iterator[Finding]:
     """A copy of a ResourceClaim has a source with the same spec, without commands; the source tells nothing of devices."""
-    return _findings(world, DEVICES, _device_differences)
+    return findings_of_copies(world, DEVICES, _device_differences)
 
 
 def _device_differences(source: Json | None, copy: Json) -> Iterator[tuple[str, str, Any, Any]]:

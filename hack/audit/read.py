@@ -40,14 +40,24 @@ _RULES = (
     "/apis/policy/v1/poddisruptionbudgets",
     "/apis/resource.k8s.io/v1/resourceclaims",
 )
-TENANT_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")), *_RULES)
-SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES)
+_OPTIONAL = ("/apis/snapshot.storage.k8s.io/v1/volumesnapshots",)
+"""Kinds that clusters may lack, as they come with a CustomResourceDefinition."""
+TENANT_KINDS = (
+    *(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")),
+    *_RULES,
+    *_OPTIONAL,
+)
+SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES, *_OPTIONAL)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"
 META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/namespaceplacements")
 
 
 class ReadError(Exception):
     """A cluster could not be read; the message names it and the reason."""
+
+
+class NotServed(ReadError):
+    """A cluster does not serve a path."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,8 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             raise ReadError(f"{self.name}: GET {path}: {error or type(error).__name__}") from error
         if answer.status != 200:
-            raise ReadError(f"{self.name}: GET {path}: {answer.status} {body[:200].decode(errors='replace')}")
+            failure = NotServed if answer.status == 404 else ReadError
+            raise failure(f"{self.name}: GET {path}: {answer.status} {body[:200].decode(errors='replace')}")
         decoded: Json = json.loads(body)
         return decoded
 
@@ -157,7 +168,16 @@ def read_cluster(kubeconfig: Kubeconfig, paths: Sequence[str]) -> Cluster:
         ReadError: it cannot be read.
     """
     with kubeconfig.connect() as connection:
-        return Cluster({path.rpartition("/")[2]: connection.list(path) for path in paths})
+        return Cluster({path.rpartition("/")[2]: _objects(connection, path) for path in paths})
+
+
+def _objects(connection: Connection, path: str) -> list[Json]:
+    try:
+        return connection.list(path)
+    except NotServed:
+        if path not in _OPTIONAL:
+            raise
+        return []
 
 
 def read_world(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from hack.audit import claims, endpoints, hosts, isolation, ledger, nodes_and_tokens, objects, pods
+from hack.audit import claims, endpoints, hosts, isolation, ledger, nodes_and_tokens, objects, pods, snapshots
 from hack.audit.findings import Finding
 from hack.audit.world import World
 
@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     hosts.hosts,
     claims.claims,
     claims.device_claims,
+    snapshots.snapshots,
     pods.pods,
     pods.pod_copies,
     nodes_and_tokens.virtual_nodes,

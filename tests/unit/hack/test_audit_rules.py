@@ -1059,3 +1059,46 @@ def test_a_remote_endpoint_is_a_pod_of_the_same_namespace_in_the_super_cluster_t
         made("front-1.r1", SHOP, labels=labels, endpoints=[{"addresses": [address]}]),
     )
     assert [finding.rule for finding in audit(draft.world())] == rules
+
+
+def with_snapshot() -> Draft:
+    draft = correct()
+    spec = {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "nightly"}
+    source = made("monday", "shop", labels={"app": "db"}, spec=spec)
+    draft.add(ACME, "volumesnapshots", source)
+    below = copied(source)
+    del below["metadata"]["labels"]["app"]
+    draft.add("r1", "volumesnapshots", below)
+    return draft
+
+
+def test_a_snapshot_may_be_where_its_volume_is() -> None:
+    assert audit(with_snapshot().world()) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule", "field"),
+    [
+        (lambda found: found["spec"]["source"].update(persistentVolumeClaimName="x"), "stale", "spec.source"),
+        (lambda found: found["spec"]["source"].update(volumeSnapshotContentName="x"), "stale", "spec.source"),
+        (lambda found: found["spec"].update(other="x"), "stale", "spec.other"),
+        (
+            lambda found: found["spec"].update(volumeSnapshotClassName="x"),
+            "stale",
+            "spec.volumeSnapshotClassName",
+        ),
+        (lambda found: found["metadata"]["labels"].update(app="db"), "stale", "metadata.labels[app]"),
+        (
+            lambda found: found["metadata"]["annotations"].update({"tenancy.x-k8s.io/uid": "other"}),
+            "foreign",
+            "",
+        ),
+    ],
+)
+def test_a_snapshot_has_nothing_of_the_tenant_but_claim_and_class(
+    spoil: Callable[[Json], Any], rule: str, field: str
+) -> None:
+    draft = with_snapshot()
+    spoil(draft.find("r1", "volumesnapshots", "monday"))
+    [found] = audit(draft.world())
+    assert (found.rule, found.field) == (rule, field)

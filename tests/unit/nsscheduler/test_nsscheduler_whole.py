@@ -191,7 +191,8 @@ async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> 
     }
     [entry] = explained["superClusters"]
     assert set(entry) == {"id", "slices", "kept", "score", "refused"}
-    assert (entry["id"], entry["slices"], entry["refused"]) == ("r1", explained["slices"], {})
+    assert (entry["id"], entry["slices"]) == ("r1", explained["slices"])
+    assert set(entry["refused"]) <= {"Capacity"}, "the other namespace may have taken the rest before"
 
 
 async def test_nothing_is_decided_before_every_super_cluster_has_reported(stage: Stage) -> None:

@@ -1072,6 +1072,21 @@ def with_snapshot() -> Draft:
     return draft
 
 
+@pytest.mark.parametrize("spec", [None, "text", ["data"], {"source": None}, {"source": ["data"]}])
+def test_a_snapshot_of_the_tenant_may_have_any_shape(spec: Any) -> None:
+    draft = with_snapshot()
+    draft.find(ACME, "volumesnapshots", "monday")["spec"] = spec
+    assert {found.rule for found in audit(draft.world())} == {"stale"}
+
+
+def test_a_copy_that_is_being_deleted_outlives_its_snapshot() -> None:
+    draft = with_snapshot()
+    draft.find(ACME, "volumesnapshots", "monday")["metadata"]["uid"] = "later"
+    assert [found.rule for found in audit(draft.world())] == ["foreign"]
+    draft.find("r1", "volumesnapshots", "monday")["metadata"]["deletionTimestamp"] = "2026-05-01T12:00:00Z"
+    assert audit(draft.world()) == []
+
+
 def test_a_snapshot_may_be_where_its_volume_is() -> None:
     assert audit(with_snapshot().world()) == []
 

@@ -177,6 +177,7 @@ class Claims(AssignedClaims):
         unread: returns why the claims are not known; empty if they are.
         holds: returns whether a super cluster may have objects of a namespace.
         find_snapshot: returns a VolumeSnapshot, by namespace and name.
+        snapshots_unread: returns why the VolumeSnapshots are not known; empty if they are.
     """
 
     def __init__(
@@ -185,9 +186,11 @@ class Claims(AssignedClaims):
         unread: Callable[[], str] = lambda: "",
         holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
         find_snapshot: Callable[[str, str], Envelope | None] = lambda _namespace, _name: None,
+        snapshots_unread: Callable[[], str] = lambda: "",
     ) -> None:
         super().__init__(find, unread, holds)
         self._find_snapshot = find_snapshot
+        self._snapshots_unread = snapshots_unread
 
     def needs(
         self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
@@ -235,7 +238,8 @@ class Claims(AssignedClaims):
         elif not home and record.snapshot:
             source = self._snapshot_home(claim.namespace, record.snapshot)
             if not source:
-                problem = f"claim {name} is restored from VolumeSnapshot {record.snapshot}, which is on no super cluster yet"
+                why = self._snapshots_unread() or "it is on no super cluster yet"
+                problem = f"claim {name} is restored from VolumeSnapshot {record.snapshot}: {why}"
         returns = {super_id: said.returns for super_id, said in record.said.items() if said.returns}
         return ClaimNeed(
             name, home, record.storage_class, problem, returns, source=source, restored=bool(record.snapshot)

@@ -123,7 +123,11 @@ class TenantSession:
             lambda item, delay: leadership.work.add_after(key, item, delay),
             suspended=lambda: handle.virtual_cluster.spec.suspended,
             claims=Claims(
-                self.claims.cache.get, partial(_unread, self.claims), self._holds, self.snapshots.cache.get
+                self.claims.cache.get,
+                partial(_unread, self.claims),
+                self._holds,
+                self.snapshots.cache.get,
+                partial(_unread, self.snapshots),
             ),
             devices=DeviceClaims(self.devices.cache.get, partial(_unread, self.devices), self._holds),
             version=lambda: self.reflector.version,
@@ -162,8 +166,7 @@ class TenantSession:
     async def follow_claims(self) -> None:
         """Keep the claims current, and enqueue the Pods that waited for them to be read."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.snapshots.run())
-            for reflector in (self.claims, self.devices):
+            for reflector in (self.claims, self.devices, self.snapshots):
                 tasks.create_task(self._follow(reflector))
 
     async def _follow(self, reflector: Reflector) -> None:

@@ -332,9 +332,7 @@ def test_a_snapshot_of_another_namespace_is_not_restored(shop: Space) -> None:
 
 def test_a_restored_claim_waits_for_its_snapshot(shop: Space) -> None:
     shop.apply(claim("copy", "cloning", dataSource=SOURCE), user("reader", "copy"))
-    reason(
-        shop, "reader", "claim copy is restored from VolumeSnapshot monday, which is on no super cluster yet"
-    )
+    reason(shop, "reader", "claim copy is restored from VolumeSnapshot monday: it is on no super cluster yet")
     data(shop, "r2")
     shop.apply(snapshot("monday"))
     assert super_of(shop.running("reader", RETRIED_SECONDS)) == "r2"

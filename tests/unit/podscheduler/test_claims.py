@@ -39,11 +39,13 @@ class World:
         self.unread = ""
         self.holders: set[str] | None = None
         self.snapshots: dict[str, Envelope] = {}
+        self.snapshots_unread = ""
         self.book = Claims(
             lambda _, name: self.claims.get(name),
             lambda: self.unread,
             self.holds,
             lambda _, name: self.snapshots.get(name),
+            lambda: self.snapshots_unread,
         )
         self.accounting = PodAccounting(self.book)
         self.accounting.grant(NS, {"cpu": 1000}, {"r1": 2, "r2": 2})
@@ -429,7 +431,7 @@ def test_a_restored_claim_goes_where_its_snapshot_is(world: World, field: str) -
 def test_a_restored_claim_waits_for_its_snapshot(world: World) -> None:
     world.claim("copy", dataSource=MONDAY)
     pod = world.pod("copy")
-    message = "claim copy is restored from VolumeSnapshot monday, which is on no super cluster yet"
+    message = "claim copy is restored from VolumeSnapshot monday: it is on no super cluster yet"
     assert message in world.decided(pod)
     world.snapshot("monday", "")
     assert message in world.decided(pod)
@@ -437,6 +439,17 @@ def test_a_restored_claim_waits_for_its_snapshot(world: World) -> None:
     assert message in world.decided(pod)
     world.snapshot("monday", "r2")
     assert world.decided(pod) == "r2"
+
+
+def test_a_restored_claim_says_why_snapshots_are_not_known(world: World) -> None:
+    world.claim("copy", dataSource=MONDAY)
+    world.snapshots_unread = (
+        "VolumeSnapshots cannot be read: the server could not find the requested resource"
+    )
+    pod = world.pod("copy")
+    assert f"VolumeSnapshot monday: {world.snapshots_unread}" in world.decided(pod)
+    world.claim("copy", label="r1", phase="Bound", volumeName=volume_name("uid-copy"), dataSource=MONDAY)
+    assert world.decided(pod) == "r1", "a claim that has its volume needs no snapshot"
 
 
 def test_a_restored_claim_needs_its_class_where_its_snapshot_is(world: World) -> None:

@@ -15,8 +15,16 @@ from memory_cluster import MemoryCluster, until
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.fairqueue import ObjectName
-from vcsync.kube.errors import Conflict, Forbidden, ServerError, Status, Unauthorized
-from vcsync.kube.resources import EVENTS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
+from vcsync.kube.errors import Conflict, Forbidden, NotFound, ServerError, Status, Unauthorized
+from vcsync.kube.resources import (
+    EVENTS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    VOLUME_SNAPSHOTS,
+)
 from vcsync.podscheduler import PodScheduler, leadership
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -572,6 +580,43 @@ async def test_pods_without_claims_are_scheduled_though_claims_cannot_be_read(
         )
         stage.tenant.before = lambda *_: None
         await until(lambda: stage.placed("db") == "r1")
+
+
+async def test_a_restored_claim_says_that_the_tenant_does_not_serve_snapshots_until_it_does(
+    stage: Stage,
+) -> None:
+    def before(verb: str, plural: str, _: str) -> None:
+        if (verb, plural) == ("list", "volumesnapshots"):
+            raise NotFound(Status(404, "NotFound", "the server could not find the requested resource"))
+
+    stage.tenant.before = before
+    publish(stage, "r1", "fast")
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "monday"}
+    spec = {"storageClassName": "fast", "dataSource": source}
+    stage.tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", spec=spec)
+    labels = {PLACED_LABEL: "r1"}
+    stage.tenant.put(VOLUME_SNAPSHOTS, "monday", "shop", metadata={"labels": labels})
+    stage.pod("db", **uses())
+    async with stage.running():
+        await until(lambda: "VolumeSnapshots cannot be read" in stage.condition("db").get("message", ""))
+        stage.tenant.before = lambda *_: None
+        await until(lambda: stage.placed("db") == "r1")
+
+
+async def test_a_kind_that_tenants_lack_is_asked_for_as_seldom_as_other_optional_kinds(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: dict[str, Any] = {}
+
+    class Recorded(leadership.Reflector):
+        def __init__(self, client: Any, resource: Any, **options: Any) -> None:
+            pauses[resource.plural] = options.get("backoff")
+            super().__init__(client, resource, **options)
+
+    monkeypatch.setattr(leadership, "Reflector", Recorded)
+    async with stage.running():
+        await until(lambda: "volumesnapshots" in pauses)
+    assert pauses["volumesnapshots"] == pauses["resourceclaims"] == leadership._CLAIMS_BACKOFF
 
 
 @pytest.mark.parametrize("label", ["", "r2"])

@@ -394,6 +394,11 @@ class Snapshots(Shop):
         spec = {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "nightly"}
         self.tenant.put(VOLUME_SNAPSHOTS, "monday", "shop", metadata={"uid": "uid-of-snapshot"}, spec=spec)
 
+    def take(self) -> None:
+        """Act as the super cluster's snapshotter."""
+        status = {"boundVolumeSnapshotContentName": "content", "readyToUse": True}
+        self.below.put(VOLUME_SNAPSHOTS, "monday", PLACE, **{**(self.taken() or {}), "status": status})
+
     def taken(self) -> dict[str, Any] | None:
         return self.here(VOLUME_SNAPSHOTS, "monday")
 
@@ -408,6 +413,7 @@ async def test_a_lost_placement_keeps_snapshots_until_the_tenant_deletes_them() 
         stage.bind()
         stage.snapshot()
         await until(stage.taken)
+        stage.take()
         stage.tenant.remove(PERSISTENT_VOLUME_CLAIMS, "data", "shop")
         await until(lambda: stage.copy() is None)
         stage.grant({"r2": 1})

@@ -317,7 +317,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     follows_status: bool = False
     """Whether p's spec also follows its status and other objects, so that a change of it alone is no repair of a drift."""
     reads: tuple[Resource, ...] = ()
-    """Cluster-scoped resources of the super cluster without which objects of the kind wait."""
+    """Other resources of the super cluster without which objects of the kind wait."""
     claims: Callable[[dict[str, Any]], Claims] | None = None
     """Returns what only one tenant of a super cluster can have, from the body of a creation or a merge patch of p."""
     whole: bool = False

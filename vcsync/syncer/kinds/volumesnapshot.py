@@ -240,8 +240,12 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
 
 
 def _is_swapped(p: Envelope, claim: Envelope | None) -> bool:
-    """Return whether the claim below is another one than the copy was made for, so that its data must not be taken."""
-    return claim is not None and claim.uid != p.annotations.get(names.SOURCE_UID)
+    """Return whether the claim below is not the one any more that the copy was made for.
+
+    The snapshotter resolves the claim by name. Once the claim is gone, one of the operator may have that name at any time, and
+    the caches do not show it. A claim that is being deleted keeps the name.
+    """
+    return claim is None or claim.uid != p.annotations.get(names.SOURCE_UID)
 
 
 def _marks(v: Envelope, p: Envelope, context: TenantContext) -> tuple[Action, ...]:
@@ -308,7 +312,7 @@ VOLUME_SNAPSHOT = Kind(
     resource=VOLUME_SNAPSHOTS,
     plan=plan,
     optional=True,
-    reads=(VOLUME_SNAPSHOT_CLASSES,),
+    reads=(VOLUME_SNAPSHOT_CLASSES, PERSISTENT_VOLUME_CLAIMS),
     upward=True,
 )
 """VolumeSnapshots."""

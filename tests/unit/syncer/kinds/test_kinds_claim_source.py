@@ -213,3 +213,22 @@ def test_a_snapshot_that_is_swapped_after_the_check_is_not_restored(bench: Bench
     bench.put("super", VOLUME_SNAPSHOTS, {"metadata": {"name": "monday", "namespace": super_ns("shop")}})
     [doomed] = plan(bench, "copy").actions
     assert isinstance(doomed, Delete)
+
+
+def test_a_claim_follows_a_label_that_the_tenant_forges_once_and_never_with_a_copy(bench: Bench) -> None:
+    publish(bench)
+    snapshot(bench)
+    claim(bench, "begun", dataSource=MONDAY)
+    bench.settle(KIND, "shop", "begun")
+    forged = {"metadata": {"labels": {names.SUPER_CLUSTER: "r2"}}}
+    bench.edit("tenant", VOLUME_SNAPSHOTS, "monday", forged)
+    claim(bench, "late", dataSource=MONDAY)
+    bench.settle(KIND, "shop", "late")
+    assert (
+        names.SUPER_CLUSTER not in bench.get("tenant", PERSISTENT_VOLUME_CLAIMS, "late")["metadata"]["labels"]
+    )
+    bench.edit("tenant", PERSISTENT_VOLUME_CLAIMS, "late", forged)
+    for name in ("begun", "late"):
+        assert bench.settle(KIND, "shop", name) == []
+    assert bench.has("super", PERSISTENT_VOLUME_CLAIMS, "begun")
+    assert not bench.has("super", PERSISTENT_VOLUME_CLAIMS, "late")

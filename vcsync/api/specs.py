@@ -55,6 +55,7 @@ SLICE_RESOURCES: Final = (
     *SLICED,
     "configmaps",
     "count/resourceclaims.resource.k8s.io",
+    "count/volumesnapshots.snapshot.storage.k8s.io",
     "devices",
     "object-bytes",
     "persistentvolumeclaims",
@@ -520,7 +521,8 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         about(
             "Size of a slice: cpu and memory. A namespace's annotation overrides it. It may also name counts (pods, "
             "services, services.loadbalancers, services.nodeports, configmaps, secrets, persistentvolumeclaims, "
-            "count/resourceclaims.resource.k8s.io), devices, the number of devices of each DeviceClass, "
+            "count/resourceclaims.resource.k8s.io, count/volumesnapshots.snapshot.storage.k8s.io), "
+            "devices, the number of devices of each DeviceClass, "
             "requests.storage, the bytes that claims to volumes request, and object-bytes, the number of bytes of all objects. "
             "Slices of another size get these in proportion."
         ),

@@ -53,7 +53,7 @@ def show(name: str, amount: int) -> str:
     units, thousandths = divmod(amount, 1000)
     if thousandths:
         return f"{amount}m"
-    if units and any(part in name for part in _COUNTED_IN_BYTES):
+    if units and not name.startswith("count/") and any(part in name for part in _COUNTED_IN_BYTES):
         for suffix, factor in _BINARY:
             if units % factor == 0:
                 return f"{units // factor}{suffix}"

@@ -29,6 +29,7 @@ DEVICES = "devices"
 OBJECTS = (
     "configmaps",
     "count/resourceclaims.resource.k8s.io",
+    "count/volumesnapshots.snapshot.storage.k8s.io",
     DEVICES,
     OBJECT_BYTES,
     "persistentvolumeclaims",
@@ -48,6 +49,7 @@ DEFAULT_SLICE: Mapping[str, str] = {
     "cpu": "2",
     "memory": "4Gi",
     "count/resourceclaims.resource.k8s.io": "10",
+    "count/volumesnapshots.snapshot.storage.k8s.io": "10",
     DEVICES: "4",
     OBJECT_BYTES: "16Mi",
     "persistentvolumeclaims": "10",

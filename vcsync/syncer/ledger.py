@@ -65,6 +65,7 @@ class Entry(Struct, frozen=True):
 
 _NO_OBJECTS = (
     "count/resourceclaims.resource.k8s.io",
+    "count/volumesnapshots.snapshot.storage.k8s.io",
     "persistentvolumeclaims",
     "pods",
     "requests.cpu",

@@ -652,6 +652,7 @@ def test_objects_of_a_slice_are_limited_and_not_distributed():
         "persistentvolumeclaims": "1",
         "requests.storage": "3810Mi",
         "count/resourceclaims.resource.k8s.io": "1",
+        "count/volumesnapshots.snapshot.storage.k8s.io": "1",
         "devices": "1",
     }
     assert stage.placements() == {"r1": 1, "r2": 1}

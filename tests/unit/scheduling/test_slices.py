@@ -174,6 +174,7 @@ def test_any_annotation_text_is_read_or_refused(text):
         ("memory", 4096 * MI, "4Gi"),
         ("memory", 1500_000, "1500"),
         ("memory", 1, "1m"),
+        ("count/volumesnapshots.snapshot.storage.k8s.io", 1024_000, "1024"),
     ],
 )
 def test_amounts_are_shown_as_quantities(name, amount, text):

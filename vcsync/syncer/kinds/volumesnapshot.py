@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import Struct
+
 from vcsync.api import names
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOTS
-from vcsync.objects.envelope import Envelope, untyped
+from vcsync.kube.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_QUOTAS,
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOTS,
+)
+from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.syncer.kinds import claim_return, metadata
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -33,6 +40,11 @@ SNAPSHOT_LOST: Final = "SnapshotLost"
 CLASS_NOT_PUBLISHED: Final = "ClassNotPublished"
 """Event reason: the super cluster that has the volume does not publish the snapshot's class."""
 
+COUNT: Final = f"count/{VOLUME_SNAPSHOTS.plural}.{VOLUME_SNAPSHOTS.group}"
+"""Name of the number of snapshots in slices and ResourceQuotas."""
+_LOOK_SECONDS: Final = 5.0
+"""Seconds until the quota is looked at again: changes of its usage alone are not reported."""
+
 _FAILED: Final = "the cluster that has the volume could not take this snapshot, or use it; its operator can read the details"
 _LOST: Final = "the cluster that had this snapshot does not have it any more: its data is lost there; delete the VolumeSnapshot"
 _CONTENT: Final = (
@@ -44,6 +56,11 @@ _NO_CLASS: Final = (
     "spec.volumeSnapshotClassName is required: name a published VolumeSnapshotClass, "
     "as shown by kubectl get volumesnapshotclasses"
 )
+
+
+class _QuotaStatus(Struct, gc=False):
+    hard: dict[str, str] | None = None
+    used: dict[str, str] | None = None
 
 
 def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: View) -> Plan:
@@ -110,6 +127,8 @@ def _without_copy(v: Envelope, context: TenantContext, view: View) -> Plan:
     if blocked is not None:
         return blocked
     if (wait := metadata.super_namespace_wait(v, context, view)) is not None:
+        return Plan(wait=wait)
+    if (wait := _count_wait(v, context, view)) is not None:
         return Plan(wait=wait)
     return Plan((*_label(v, context), _creation(v, context, view)))
 
@@ -180,6 +199,24 @@ def _class_wait(v: Envelope, context: TenantContext, view: View) -> Plan | None:
     )
     on = (Dependency("super", VOLUME_SNAPSHOT_CLASSES, "", name),)
     return Plan((Notify("Warning", CLASS_NOT_PUBLISHED, message),), Wait(message, on))
+
+
+def _count_wait(v: Envelope, context: TenantContext, view: View) -> Wait | None:
+    """Return a Wait until the API server of the super cluster limits the snapshots of the namespace; None if it does.
+
+    Admission counts by the status of the quota, which the super cluster's controller writes. It does not limit what the status
+    does not state, and the controller counts a custom resource only once it has found its kind.
+    """
+    placement = view.placement(v.namespace)
+    if placement is None or COUNT not in placement.hard:
+        return None
+    place = names.super_namespace(context.key, v.namespace)
+    quota = view.super(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
+    status = decode(quota.status, _QuotaStatus) if quota is not None and quota.status else _QuotaStatus()
+    if COUNT in (status.hard or {}) and COUNT in (status.used or {}):
+        return None
+    reason = f"waits until super cluster {context.super_id} counts the snapshots of the namespace"
+    return Wait(reason, (Dependency("super", RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME),), _LOOK_SECONDS)
 
 
 def _creation(v: Envelope, context: TenantContext, view: View) -> Create:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +13,14 @@ from test_kinds_persistentvolumeclaim import below as claim_below
 from test_kinds_persistentvolumeclaim import bound, claim, reason
 
 from vcsync.api import names
-from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOTS
+from vcsync.kube.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_QUOTAS,
+    VOLUME_SNAPSHOT_CLASSES,
+    VOLUME_SNAPSHOTS,
+)
 from vcsync.syncer.kinds.plan import Create, Delete, Notify, Patch, Plan
-from vcsync.syncer.kinds.volumesnapshot import refusals, status_up
+from vcsync.syncer.kinds.volumesnapshot import COUNT, refusals, status_up
 
 KIND = "volumesnapshots"
 SPEC = {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "nightly"}
@@ -258,6 +264,32 @@ def test_a_snapshot_of_the_operator_is_not_touched(bench: Bench) -> None:
     [notice] = plan(bench).actions
     assert isinstance(notice, Notify)
     assert notice.reason == "NameTaken"
+
+
+def limit(bench: Bench, amount: str) -> None:
+    """Have slices with this many snapshots, and a quota in the super cluster whose status is empty."""
+    placement = bench.placements["shop"]
+    hard = {**placement.hard, COUNT: amount}
+    bench.placements["shop"] = msgspec.structs.replace(placement, hard=hard)
+    bench.settle("namespaces", "", "shop")
+
+
+def test_a_snapshot_is_created_once_the_super_cluster_counts_them(bench: Bench) -> None:
+    bound(bench)
+    publish(bench)
+    snapshot(bench)
+    limit(bench, "3")
+    quota = bench.get("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME)
+    assert quota["spec"]["hard"][COUNT] == "3"
+    for status in ({}, {"hard": {"pods": "1"}, "used": {"pods": "0"}}, {"hard": {COUNT: "3"}}):
+        bench.edit("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME, {"status": status})
+        settle(bench)
+        assert not bench.has("super", VOLUME_SNAPSHOTS, "monday")
+        assert "counts the snapshots of the namespace" in reason(plan(bench))
+    counted = {"hard": {COUNT: "3"}, "used": {COUNT: "0"}}
+    bench.edit("super", RESOURCE_QUOTAS, names.SUPER_QUOTA_NAME, {"status": counted})
+    settle(bench)
+    assert below(bench)["spec"] == SPEC
 
 
 json_values = st.recursive(

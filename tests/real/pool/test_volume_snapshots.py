@@ -29,6 +29,7 @@ from vcsync.api import names
 pytestmark = pytest.mark.timeout(900)
 
 API = f"{GROUP}/v1"
+COUNT = f"count/{SNAPSHOTS}.{GROUP}"
 RETRIED_SECONDS = 180.0
 """Time until a kind that a server begins to serve has been found, on a quiet machine: up to two pauses of a minute."""
 SOURCE = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "monday"}
@@ -64,7 +65,26 @@ def shop(late: Pool, snapshotters: dict[str, Snapshotter]) -> Iterator[Space]:
     with late.space() as space:
         eventually(lambda: shown(space, "cloning") == "r1,r2")
         eventually(lambda: publishers(space) == "r1,r2", RETRIED_SECONDS)
+        for on in late.supers:
+            eventually(lambda on=on: counted(space, on), RETRIED_SECONDS)  # type: ignore[misc]
         yield space
+
+
+def counted(space: Space, on: str) -> bool:
+    """Return whether a super cluster counts the snapshots of a namespace. If not, have it count again.
+
+    Its quota controller looks for new kinds every half minute, and counts every five minutes, or when a claim is deleted.
+    """
+    path = f"/api/v1/namespaces/{space.super_name}/resourcequotas/{names.SUPER_QUOTA_NAME}"
+    quota = read(space.pool.supers[on], path)
+    assert quota is not None
+    if COUNT in ((quota.get("status") or {}).get("used") or {}):
+        return True
+    below = ("-n", space.super_name)
+    body = json.dumps(claim("recount", "cloning"))
+    space.pool.supers[on].kubectl(*below, "apply", "-f", "-", input=body)
+    space.pool.supers[on].kubectl(*below, "delete", "pvc", "recount", "--wait=false")
+    return False
 
 
 def publishers(space: Space) -> str | None:
@@ -109,8 +129,8 @@ def refused(space: Space, name: str, why: str, *texts: str) -> None:
 
 def later_writes_arrive(space: Space, on: str) -> None:
     """Wait until a super cluster has an object that was written after all others."""
-    space.kubectl("create", "configmap", "later")
-    eventually(lambda: space.there(on, "configmaps", "later"))
+    space.kubectl("create", "configmap", f"later-{on}")
+    eventually(lambda: space.there(on, "configmaps", f"later-{on}"))
 
 
 def test_a_snapshot_waits_until_its_super_cluster_serves_the_kind(late: Pool) -> None:
@@ -123,6 +143,7 @@ def test_a_snapshot_waits_until_its_super_cluster_serves_the_kind(late: Pool) ->
         r1 = late.supers["r1"]
         with served(r1), Snapshotter(r1):
             r1.kubectl("apply", "-f", "-", input=json.dumps(snapshot_class("nightly")))
+            eventually(lambda: counted(space, "r1"), RETRIED_SECONDS)
             ready(space)
             eventually(lambda: publishers(space) == "r1", RETRIED_SECONDS)
 
@@ -272,6 +293,63 @@ def test_what_is_not_the_tenants_is_refused(
     refused(shop, "monday", why, *texts)
     later_writes_arrive(shop, "r1")
     assert there(shop, "r1") is None
+
+
+def test_a_snapshot_says_what_it_waits_for(shop: Space) -> None:
+    shop.apply(snapshot("monday"))
+    refused(shop, "monday", "WaitingForVolume", "PersistentVolumeClaim data does not exist")
+    shop.apply(claim("data", "cloning"))
+    refused(shop, "monday", "WaitingForVolume", "gets one with the first Pod that uses it")
+    shop.apply(user("writer", "data"))
+    ready(shop)
+
+
+def test_snapshots_count_against_the_slices(shop: Space) -> None:
+    room = int((shop.ledger() or {})["spec"]["sliceSize"][COUNT]) * shop.placements()["r1"]
+    data(shop, "r1")
+    shop.apply(*(snapshot(f"day-{number}") for number in range(room + 2)))
+
+    def told() -> list[str]:
+        found = [each["metadata"]["name"] for each in shop.all(SNAPSHOTS, group=API)]
+        events = {name: shop.events(name, "FailedCreate") for name in found}
+        assert sum(map(bool, events.values())) >= 2, events
+        return [each["message"] for event in events.values() for each in event]
+
+    for message in eventually(told, RETRIED_SECONDS):
+        assert "exceeded quota" in message
+        assert shop.super_name not in message
+    place = f"{BASE}/namespaces/{shop.super_name}/volumesnapshots"
+    assert len(items(shop.pool.supers["r1"], place)) == room
+
+
+def test_a_label_that_the_tenant_forges_moves_nothing_back_and_forth(shop: Space) -> None:
+    data(shop, "r1")
+    shop.apply(snapshot("monday"))
+    ready(shop)
+    label = ("label", "volumesnapshot", "monday")
+    shop.kubectl(*label, "--overwrite", f"{names.SUPER_CLUSTER}=r2")
+    shop.apply(claim("copy", "cloning", dataSource=SOURCE), user("reader", "copy"))
+    refused(shop, "monday", "SnapshotLost", "does not have it any more")
+    eventually(lambda: assigned(shop, "copy") == "r2")
+    before = versions(shop)
+    for on in shop.pool.supers:
+        later_writes_arrive(shop, on)
+    assert versions(shop) == before
+    assert holders(shop, "copy") == []
+    assert [each for each in shop.pool.supers if there(shop, each)] == ["r1"]
+    shop.kubectl(*label, f"{names.SUPER_CLUSTER}-")
+    ready(shop)
+
+
+def assigned(space: Space, name: str) -> str | None:
+    """Return the super cluster that a claim's label names."""
+    labels: dict[str, str] = (space.get(CLAIMS, name) or {})["metadata"].get("labels") or {}
+    return labels.get(names.SUPER_CLUSTER)
+
+
+def versions(space: Space) -> list[str]:
+    found = (space.get(CLAIMS, "copy"), space.get(SNAPSHOTS, "monday", API), there(space, "r1"))
+    return [(each or {})["metadata"]["resourceVersion"] for each in found]
 
 
 def operators(space: Space, on: str) -> None:

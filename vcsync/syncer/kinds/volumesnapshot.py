@@ -30,6 +30,7 @@ from vcsync.syncer.kinds.plan import (
     Notify,
     Patch,
     Plan,
+    Related,
     TenantContext,
     View,
     Wait,
@@ -37,6 +38,8 @@ from vcsync.syncer.kinds.plan import (
 
 SNAPSHOT_LOST: Final = "SnapshotLost"
 """Event reason: the super cluster does not have the snapshot any more."""
+WAITING_FOR_VOLUME: Final = "WaitingForVolume"
+"""Event reason: the claim of the snapshot has no volume yet."""
 CLASS_NOT_PUBLISHED: Final = "ClassNotPublished"
 """Event reason: the super cluster that has the volume does not publish the snapshot's class."""
 
@@ -185,8 +188,17 @@ def _source_wait(v: Envelope, context: TenantContext, view: View) -> Plan | None
     if _source_copy(v, context, view) is not None:
         return None
     above, below = _claims(v, context)
-    reason = f"waits for the volume of PersistentVolumeClaim {above.name}"
-    return Plan(wait=Wait(reason, (above, below)))
+    claim = view.tenant(above.resource, above.namespace, above.name)
+    wait = Wait(f"waits for the volume of PersistentVolumeClaim {above.name}", (above, below))
+    if claim is not None and claim.labels.get(names.SUPER_CLUSTER, "") not in ("", context.super_id):
+        return Plan(
+            wait=wait
+        )  # the super cluster that the claim is assigned to takes the snapshot, or says this
+    missing = "has no volume yet; it gets one with the first Pod that uses it"
+    if claim is None or claim.deleting:
+        missing = "does not exist" if claim is None else "is being deleted"
+    message = f"the snapshot waits: PersistentVolumeClaim {above.name} {missing}"
+    return Plan((Notify("Normal", WAITING_FOR_VOLUME, message),), wait)
 
 
 def _class_wait(v: Envelope, context: TenantContext, view: View) -> Plan | None:
@@ -351,5 +363,6 @@ VOLUME_SNAPSHOT = Kind(
     optional=True,
     reads=(VOLUME_SNAPSHOT_CLASSES, PERSISTENT_VOLUME_CLAIMS),
     upward=True,
+    related=(Related("tenant", PERSISTENT_VOLUME_CLAIMS),),
 )
 """VolumeSnapshots."""

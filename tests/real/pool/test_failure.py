@@ -30,10 +30,11 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """Three super clusters, and schedulers with little patience."""
     directory = tmp_path_factory.mktemp("failure")
     bed = TestBed(supers=3, nodes=1, tenants=("acme",), directory=directory / "bed")
-    system = System(bed, directory / "system")
-    system.options |= dict.fromkeys(SCHEDULERS, PATIENCE)
-    with bed, system:
-        yield Pool(bed, system)
+    with bed:
+        system = System(bed, directory / "system")
+        system.options |= dict.fromkeys(SCHEDULERS, PATIENCE)
+        with system:
+            yield Pool(bed, system)
 
 
 @pytest.fixture

@@ -196,7 +196,6 @@ def test_an_ephemeral_volume_ends_with_its_pod(shop: Space) -> None:
     [
         ("selector", {"matchLabels": {"owner": "umbrella"}}),
         ("volumeName", "disk-of-umbrella"),
-        ("dataSource", {"kind": "VolumeSnapshot", "name": "other", "apiGroup": "snapshot.storage.k8s.io"}),
         ("dataSourceRef", {"kind": "Import", "name": "other", "apiGroup": "cdi.example.com"}),
     ],
 )

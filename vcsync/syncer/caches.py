@@ -13,6 +13,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
+from vcsync.kube.errors import Forbidden, NotFound
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
     INGRESS_CLASSES,
@@ -591,10 +592,25 @@ class TenantCaches(_Side):
         return (resource.plural, namespace, name, uid) in self._departures
 
     async def refill(self, namespace: str) -> None:
-        """Read or drop the objects of a namespace, after its placement has changed."""
+        """Read or drop the objects of a namespace, after its placement has changed.
+
+        An optional kind that the tenant's API server lacks has no objects. One that the syncer may not read yet is left out:
+        its first list will read the namespace.
+
+        Raises:
+            KubeError: A list failed; call again.
+        """
         for resource, reflector in self.reflectors.items():
-            if resource.namespaced and resource != PODS:
+            if not resource.namespaced or resource == PODS:
+                continue
+            try:
                 await reflector.refill(namespace)
+            except NotFound:
+                if resource not in self.optional:
+                    raise
+            except Forbidden:
+                if resource not in self.optional or reflector.synced:
+                    raise
 
     def _filter(self, resource: Resource) -> Callable[[Envelope], bool] | None:
         # Namespaces are few and small, and are needed as soon as they are placed. The server selects the Pods.

@@ -153,5 +153,5 @@ def test_no_super_cluster_is_lost_when_most_of_the_pool_falls_silent_at_once(
         eventually(lambda: all(health(pool, super_id) == {"Suspect"} for super_id in silent))
         assert set(space.placements()) == set(pool.supers)
     finally:
-        pool.system.start()
+        pool.system.start(*(f"syncer-{super_id}" for super_id in silent))
     eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in silent), LOSS_SECONDS * 2)

@@ -17,6 +17,7 @@ from vcsync.api.without_effect import CORDONED, REASON
 from vcsync.kube.errors import (
     Forbidden,
     KubeError,
+    NotFound,
     Status,
     StatusCause,
     StatusDetails,
@@ -24,6 +25,7 @@ from vcsync.kube.errors import (
     Unauthorized,
     Unreachable,
 )
+from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope, OwnerReference
 from vcsync.syncer.caches import TOKENS, SuperCaches
@@ -290,6 +292,43 @@ async def test_objects_of_a_namespace_are_enqueued_when_its_slices_change(
     assert listed == ["shop"]
     assert asked[0] == Item("namespaces", "", "shop"), "the others need it"
     assert sorted(asked[1:]) == [Item("configmaps", "shop", "settings"), Item("pods", "shop", "web")]
+
+
+def with_optional_kinds_failing(
+    tenant: TenantSync, monkeypatch: pytest.MonkeyPatch, error: KubeError
+) -> list[str]:
+    """Let lists of optional kinds fail, and return the kinds that are read."""
+    caches = tenant.objects.tenant_caches
+    read: list[str] = []
+    for resource, reflector in caches.reflectors.items():
+
+        async def refill(_: str, resource: Resource = resource) -> None:
+            if resource in caches.optional:
+                raise error
+            read.append(resource.plural)
+
+        monkeypatch.setattr(reflector, "refill", refill)
+    return read
+
+
+@pytest.mark.parametrize("error", [NotFound(Status(404)), Forbidden(Status(403))])
+async def test_a_kind_that_the_tenant_lacks_does_not_keep_the_others_of_a_namespace_from_being_read(
+    session: Session, monkeypatch: pytest.MonkeyPatch, error: KubeError
+) -> None:
+    tenant, _ = session()
+    read = with_optional_kinds_failing(tenant, monkeypatch, error)
+    await tenant.objects.tenant_caches.refill("shop")
+    assert {"configmaps", "secrets", "services"} <= set(read)
+
+
+async def test_a_kind_that_was_read_before_is_read_again_for_a_namespace(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, _ = session()
+    with_optional_kinds_failing(tenant, monkeypatch, Forbidden(Status(403)))
+    monkeypatch.setattr(Reflector, "synced", True)
+    with pytest.raises(Forbidden):
+        await tenant.objects.tenant_caches.refill("shop")
 
 
 def token_secret(renew: str) -> Envelope:

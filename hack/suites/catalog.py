@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from hack.suites.census import MOST
 from hack.testbed.binaries import NODE
 
 Tier = Literal["test", "gate", "verify"]
@@ -34,6 +35,7 @@ class Suite:
         command: Module and arguments of a program that is not pytest.
         programs: Binaries that it needs besides the servers of the test bed.
         real: Whether it runs real servers. Then a failed test gets a second chance, alone.
+        servers: kube-apiservers that it may run at the same time.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Suite:
     command: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     real: bool = True
+    servers: int = MOST
 
 
 def _real(*names: str) -> tuple[str, ...]:
@@ -109,6 +112,7 @@ SUITES = (
         _real("hanging_tenants", "wrong_servers", "yesterdays_backup"),
         OTHER_TESTS,
     ),
+    Suite("failure", "super clusters that fail and return", "verify", _real("failure"), OTHER_TESTS),
     Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=POOL_PROGRAMS),
     Suite(
         "pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED, programs=POOL_PROGRAMS,
@@ -131,7 +135,7 @@ SUITES = (
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite(
         "chaos", "five minutes of faults and users of every kind, six tenants on three super clusters", "verify",
-        ("tests/chaos",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"},
+        ("tests/chaos",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"}, servers=10,
     ),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),

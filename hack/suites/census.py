@@ -8,7 +8,7 @@ from pathlib import Path
 RUN = "VCSYNC_RUN"
 """Environment variable that marks the processes of a run; processes that these start inherit it."""
 MOST = 6
-"""kube-apiservers that a run may have at the same time, so that two processors are enough for them."""
+"""kube-apiservers that a run may have at the same time, unless its suite says more, so that two processors are enough."""
 SECONDS = 1.0
 PROGRAM = "kube-apiserver"
 TOLD = ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST")

@@ -9,7 +9,7 @@ import pytest
 from hack.checkout import ROOT
 from hack.suites import check, outcomes
 from hack.suites.catalog import CORE_TESTS, OTHER_TESTS, SUITES, Suite
-from hack.suites.census import described
+from hack.suites.census import MOST, Census, described
 from hack.suites.results import Result, Results, table
 from hack.suites.run import MOST_FLAKY, problem, run
 from hack.suites.snapshot import clone, tree
@@ -71,9 +71,9 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def runs(checkout: Path, tmp_path: Path, *names: str, real: bool = True) -> Result:
+def runs(checkout: Path, tmp_path: Path, *names: str, real: bool = True, servers: int = MOST) -> Result:
     paths = tuple(f"test_some.py::{name}" for name in names)
-    suite = Suite("some", "", "verify", paths, real=real)
+    suite = Suite("some", "", "verify", paths, real=real, servers=servers)
     return run(suite, tmp_path / "results", shown=False, root=checkout)
 
 
@@ -96,6 +96,17 @@ def test_a_test_that_fails_twice_fails_its_suite_and_keeps_the_files(checkout: P
     result = runs(checkout, tmp_path, "test_passes", "test_fails_always")
     assert (result.green, result.failed) == (False, ("test_some.py::test_fails_always",))
     assert (tmp_path / "results/some").exists()
+
+
+@pytest.mark.parametrize(("servers", "green"), [(MOST, False), (MOST + 1, True)])
+def test_a_suite_fails_with_more_servers_than_it_may_run(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: int, green: bool
+) -> None:
+    class Crowded(Census):
+        most = property(lambda _: MOST + 1, lambda _, __: None)
+
+    monkeypatch.setattr("hack.suites.run.Census", Crowded)
+    assert runs(checkout, tmp_path, "test_passes", servers=servers).green is green
 
 
 def test_unit_tests_get_no_second_chance(checkout: Path, tmp_path: Path) -> None:

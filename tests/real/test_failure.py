@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, condition, deployment, pod, super_of
 
 from hack.system import System
 from hack.testbed import TestBed
+from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, pod, super_of
 from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.tenancy.health import HELD

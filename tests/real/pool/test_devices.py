@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -25,11 +24,6 @@ from volume_kit import reason
 from hack.testbed.classes import DEVICE, DRIVER, device_class
 from tests.real.waiting import eventually
 from vcsync.api import names
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("VCSYNC_SUPERS") == "hollow" or os.environ.get("VCSYNC_NODES") == "real",
-    reason="it needs kube-schedulers, which allocate devices, and nodes without drivers",
-)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import os
 import ssl
 import urllib.request
 import uuid
@@ -22,10 +21,6 @@ from hack.testbed.processes import free_ports
 from tests.real.waiting import eventually
 from vcsync.api import names
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("VCSYNC_TENANTS", "").startswith("embedded"),
-    reason="embedded control planes call no address of this machine, and ask the Pod scheduler in another way",
-)
 ROLE = "podscheduler"
 CONFIGURATION = (
     f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.PLACEMENT_WEBHOOK}"

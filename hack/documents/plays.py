@@ -69,6 +69,28 @@ GPU = FAST.replace(
     '"resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}',
 )
 """Makes the devices that the operator of r1 has."""
+_CLASS = '"storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disks"'
+SNAPSHOTTER = FAST.replace(
+    _CLASS,
+    '"apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", '
+    '"metadata": {"name": "volumesnapshotclasses.snapshot.storage.k8s.io", '
+    '"annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter/pull/814"}}, '
+    '"spec": {"group": "snapshot.storage.k8s.io", "scope": "Cluster", '
+    '"names": {"plural": "volumesnapshotclasses", "singular": "volumesnapshotclass", "kind": "VolumeSnapshotClass"}, '
+    '"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": '
+    '{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}',
+)
+"""Installs the definition of VolumeSnapshotClasses, as the external snapshotter of r1 does."""
+SNAPSHOTS_SERVED = (
+    "kubectl --kubeconfig r1.kubeconfig wait --for=condition=Established "
+    "crd volumesnapshotclasses.snapshot.storage.k8s.io"
+)
+NIGHTLY = FAST.replace(
+    _CLASS,
+    '"snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": "nightly"}, '
+    '"driver": "disks.example.com", "deletionPolicy": "Delete"',
+)
+"""Makes the class of snapshots that the operator of r1 has."""
 FOLLOW = "vcsync drift --follow --super-cluster r1"
 
 PLAYS: Mapping[str, Play] = {
@@ -112,6 +134,11 @@ PLAYS: Mapping[str, Play] = {
             "kubectl --kubeconfig r1.kubeconfig label storageclass": (FAST,),
             "kubectl --kubeconfig r1.kubeconfig label runtimeclass": (SANDBOXED,),
             "kubectl --kubeconfig r1.kubeconfig label deviceclass": (GPU,),
+            "kubectl --kubeconfig r1.kubeconfig label volumesnapshotclass": (
+                SNAPSHOTTER,
+                SNAPSHOTS_SERVED,
+                NIGHTLY,
+            ),
             "vcsync super list": ("vcsync run all --kubeconfigs ./roles &",),
             "vcsync run all": (
                 "kill %1; wait %1 || true",

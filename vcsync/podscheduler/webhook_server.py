@@ -17,6 +17,7 @@ from vcsync.process.listener import Listener, source_of
 from vcsync.process.open_files import share_of_files
 from vcsync.streams.budget import ConnectionBudget
 from vcsync.streams.connections import Server
+from vcsync.tenancy.rounds import Rounds
 
 ANSWER_SECONDS = 0.05
 """Seconds from the end of a request to the decision, after which the Pod is created without a super cluster."""
@@ -28,6 +29,10 @@ MAX_CALLS = 256
 """Calls of all tenants that are answered at the same time. No tenant has more of them than remain free..."""
 MOST_CALLS = 32
 """...or than this."""
+CALLS_AT_ONCE = 1000
+"""Calls of one tenant that are answered without a pause..."""
+CALLS_PER_SECOND = 100.0
+"""...and in each second after that. Pods beyond are created without a super cluster, and placed when they are seen."""
 NOBODY = ""
 """Stands for all callers of a process that does not lead, which knows none of them."""
 MAX_CONNECTIONS = 2000
@@ -58,6 +63,7 @@ class WebhookServer:
         self._callers = callers
         self._clock = clock
         self._calls = ConnectionBudget(MAX_CALLS, MOST_CALLS)
+        self._rounds = Rounds(CALLS_AT_ONCE, CALLS_PER_SECOND)
         self._runner: web.ServerRunner | None = None
         self.port = 0
 
@@ -117,7 +123,7 @@ class WebhookServer:
             callers.counts["refused"] += 1
             return _refusal(404, "404 page not found")
         with self._calling(caller.tenant) as may:
-            if not may:
+            if not may or self._rounds.take(caller.tenant, self._clock()) > 0:
                 callers.counts["refused"] += 1
                 return _refusal(429, "too many calls of this control plane")
             return await self._of_caller(request, callers, caller)

@@ -27,9 +27,9 @@ from vcsync.syncer import shared_slices as slices
 from vcsync.syncer.caches import SuperCaches
 from vcsync.syncer.kinds.endpointslice import MANAGED_BY
 from vcsync.syncer.ledger import Holding, Ledger
-from vcsync.syncer.rounds import Rounds
 from vcsync.syncer.shared_slices import Body, Name, Owner, Write
 from vcsync.tenancy.pool import Pool
+from vcsync.tenancy.rounds import Rounds
 
 WRITE_SECONDS: Final = 1.0
 """Seconds between two rounds of writes for one namespace. Changes in between are written together."""

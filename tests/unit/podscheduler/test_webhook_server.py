@@ -202,6 +202,13 @@ async def test_calls_of_one_tenant_are_limited(hook, monkeypatch):
         assert hook.promised() == 0
 
 
+async def test_a_tenant_that_calls_all_the_time_gets_few_answers_in_a_second(hook, monkeypatch):
+    monkeypatch.setattr(webhook_server, "CALLS_AT_ONCE", 2)
+    monkeypatch.setattr(webhook_server, "CALLS_PER_SECOND", 0.001)
+    async with hook.running():
+        assert [(await hook.call(review()))[0] for _ in range(4)] == [200, 200, 429, 429]
+
+
 async def test_slow_calls_of_one_tenant_leave_room_for_others(hook, monkeypatch):
     monkeypatch.setattr(webhook_server, "MAX_CALLS", 4)
     async with hook.running():

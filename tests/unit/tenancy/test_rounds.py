@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.syncer.rounds import Rounds
+from vcsync.tenancy.rounds import Rounds
 
 
 def test_rounds_at_once_and_then_at_a_rate() -> None:

@@ -46,6 +46,7 @@ from vcsync.tenancy.status import pool_troubles, unanswered
 _COMPONENT = "vcsync-podscheduler"
 _NOT_KEPT = "NotKeptTogether"
 _CLAIMS_BACKOFF = (1.0, 60.0)  # seconds; the tenant's roles may be of an earlier version and forbid the reads
+_REST_AFTER_LISTS = 20.0  # times as long as the lists of a tenant's Pods took, until they may be read again
 _CLAIMS_SECONDS = 2.0  # for which decisions wait for the claims to be read
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
 # Seconds without an event of a tenant's Pods since the last watch ended, after which nothing is promised to new ones. A
@@ -189,7 +190,8 @@ class TenantSession:
     async def regroup(self) -> None:
         """Note which Services keep which Pods together, whenever such a Service changes.
 
-        The Pods' labels are not kept, so the Pods of the namespace are listed.
+        The Pods' labels are not kept, so the Pods of the namespace are listed. A tenant may change its Services all the time:
+        its lists take a small share of the time.
         """
         self._regroup.clear()  # these Services were known before the Pods are read
         self._to_regroup.clear()
@@ -198,7 +200,7 @@ class TenantSession:
         while True:
             await self._to_regroup.wait()
             self._to_regroup.clear()
-            failed = False
+            failed, began = False, time.monotonic()
             for namespace in sorted(self._regroup):
                 self._regroup.discard(namespace)
                 try:
@@ -212,7 +214,7 @@ class TenantSession:
                     self._regroup.add(namespace)
                     self._to_regroup.set()
             pause = min(most, 2 * pause) if failed else least
-            await asyncio.sleep(pause)
+            await asyncio.sleep(max(pause, _REST_AFTER_LISTS * (time.monotonic() - began)))
 
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old

@@ -3,6 +3,7 @@
 Which Services select a Pod is noted with the Pod. Labels of Pods are not kept: most tenants have no such Service.
 """
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
@@ -18,7 +19,8 @@ from vcsync.scheduling.together import Kept, home
 
 MOST_SERVICES = 100
 """Services of a namespace that keep their Pods together, the first by name. Each Pod is compared with all of them."""
-
+MOST_LABELS = 32
+"""Labels of a selector, so that the comparison with a Pod takes little time."""
 
 _FALSE = "false"
 
@@ -51,6 +53,8 @@ class KeptServices:
 
     def __init__(self) -> None:
         self._selectors: dict[str, dict[str, dict[str, str]]] = {}  # namespace -> Service -> selector
+        self._names: dict[str, list[str]] = {}  # namespace -> names of the same Services, in order
+        self._taken: dict[str, dict[str, dict[str, str]]] = {}  # namespace -> the first of them -> selector
         self._pods: dict[Key, Counter[str]] = {}  # Service -> super cluster -> Pods
         self._noted: dict[Key, tuple[str, tuple[str, ...]]] = {}  # Pod -> its super cluster and Services
 
@@ -64,18 +68,31 @@ class KeptServices:
         if subject is None:
             return False, ""
         namespace, name = subject.key
-        known = self._selectors.get(namespace, {})
-        before = self._taken(namespace)
         selector = _decode(change.new.spec) if change.new is not None else {}
         value = change.new.labels.get(KEEP_TOGETHER, _FALSE) if change.new is not None else _FALSE
-        if value == TRUE and selector:
-            self._selectors.setdefault(namespace, {})[name] = selector
-        elif name in known:
-            del known[name]
-            if not known:
-                del self._selectors[namespace]
-        taken = self._taken(namespace)
-        return taken != before, self._problem(name, value, selector, taken)
+        changed = self._keep(
+            namespace, name, selector if value == TRUE and len(selector) <= MOST_LABELS else {}
+        )
+        return changed, self._problem(name, value, selector, self._taken.get(namespace, {}))
+
+    def _keep(self, namespace: str, name: str, selector: dict[str, str]) -> bool:
+        """Take the selector of a Service; empty if it does not keep its Pods together. Return whether any Pod may notice."""
+        known, ordered = self._selectors.setdefault(namespace, {}), self._names.setdefault(namespace, [])
+        place = bisect_left(ordered, name)
+        before = known.get(name, {})
+        if selector and not before:
+            insort(ordered, name)
+        if selector:
+            known[name] = selector
+        elif before:
+            del known[name], ordered[place]
+        if not known:
+            del self._selectors[namespace], self._names[namespace]
+            return self._taken.pop(namespace, None) is not None
+        if selector == before or place >= MOST_SERVICES:
+            return False
+        self._taken[namespace] = {each: known[each] for each in ordered[:MOST_SERVICES]}
+        return True
 
     @staticmethod
     def _problem(name: str, value: str, selector: Mapping[str, str], taken: Collection[str]) -> str:
@@ -86,21 +103,17 @@ class KeptServices:
             return ""
         if not selector:
             return f"{label}: the Service selects no Pods; give it a selector or remove the label"
+        if len(selector) > MOST_LABELS:
+            return f"{label}: the selector has more than {MOST_LABELS} labels; remove some, or the label"
         if name not in taken:
             return f"{label}: only {MOST_SERVICES} Services of a namespace may have it; remove it from others"
         return ""
 
-    def _taken(self, namespace: str) -> dict[str, dict[str, str]]:
-        known = self._selectors.get(namespace, {})
-        return {name: known[name] for name in sorted(known)[:MOST_SERVICES]}
-
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Return the names of the Services that select a Pod."""
-        if namespace not in self._selectors:
-            return ()
         return tuple(
             name
-            for name, selector in self._taken(namespace).items()
+            for name, selector in self._taken.get(namespace, {}).items()
             if all(labels.get(key) == value for key, value in selector.items())
         )
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from vcsync.api.names import KEEP_TOGETHER
 from vcsync.kube.cache import Cache
 from vcsync.objects.envelope import Envelope, parse
+from vcsync.podscheduler import together
 from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
 from vcsync.podscheduler.pods import Pod, read, slim
 from vcsync.podscheduler.tenant import TenantPods
-from vcsync.podscheduler.together import MOST_SERVICES, KeptServices, slim_service
+from vcsync.podscheduler.together import MOST_LABELS, MOST_SERVICES, KeptServices, slim_service
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -199,6 +200,40 @@ def test_the_number_of_services_of_a_namespace_is_bounded() -> None:
     changed, problem = world.change(service("web-999"))
     assert (changed, f"only {MOST_SERVICES} Services" in problem) == (False, True)
     assert len(world.services.selecting(NS, {"app": "web"})) == MOST_SERVICES
+
+
+def test_a_selector_of_many_labels_is_not_compared_with_pods() -> None:
+    world = World()
+    selector = {f"label-{number}": "x" for number in range(MOST_LABELS + 1)}
+    changed, problem = world.change(service(selector=selector))
+    assert (changed, f"more than {MOST_LABELS} labels" in problem) == (False, True)
+    assert world.services.selecting(NS, selector) == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, "web", "db"]))))
+def test_the_first_services_by_name_are_followed_whatever_their_order(
+    changes: list[tuple[int, str | None]],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "MOST_SERVICES", 3)
+        world = World()
+        standing: dict[str, str] = {}
+        for version, (number, app) in enumerate(changes, 1):
+            name = f"web-{number}"
+            if app is None and name not in standing:
+                continue
+            before = dict(sorted(standing.items())[:3])
+            if app is None:
+                changed, _ = world.remove(name)
+                del standing[name]
+            else:
+                changed, _ = world.change(service(name, version=version, selector={"app": app}))
+                standing[name] = app
+            followed = dict(sorted(standing.items())[:3])
+            assert changed == (followed != before)
+            for each in ("web", "db"):
+                wanted = tuple(key for key, value in followed.items() if value == each)
+                assert world.services.selecting(NS, {"app": each}) == wanted
 
 
 names = st.sampled_from(["a", "b", "c", "d"])

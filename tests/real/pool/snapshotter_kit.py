@@ -145,7 +145,7 @@ class Snapshotter:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.broken = False
-        """Whether snapshots get an error instead of a content."""
+        """If true, snapshots get an error and no content."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 

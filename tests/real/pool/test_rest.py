@@ -41,7 +41,7 @@ ALLOWED = {
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 
 ALLOCATES = os.environ.get("VCSYNC_SUPERS") != "hollow" and os.environ.get("VCSYNC_NODES") != "real"
-"""Whether super clusters have a scheduler that allocates devices, and nodes without drivers. Elsewhere Pods wait for them."""
+"""True if the super clusters allocate devices: they have a kube-scheduler, and nodes without drivers. Elsewhere Pods wait."""
 
 CLASS_PLURALS = ("ingressclasses.networking.k8s.io", "priorityclasses", "runtimeclasses")
 

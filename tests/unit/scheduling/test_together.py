@@ -1,4 +1,4 @@
-"""Where a Service that keeps its Pods together lets new ones go."""
+"""Super clusters for new Pods of a Service that keeps its Pods together."""
 
 import pytest
 from hypothesis import given

@@ -206,7 +206,7 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     networks: Mapping[str, str] = {}
     """Id of a super cluster -> the network in which it shares its Pod addresses, of those that are in one."""
     out_of_touch: bool = False
-    """Whether this syncer does not hear from the super cluster, or cannot report. Its caches may be old."""
+    """True while this syncer cannot reach the super cluster or the meta cluster. Its caches may be old."""
     binds_streams: bool = False
     """Whether the syncer keeps RoleBindings for logs and exec in super namespaces: it has the rights for that."""
 

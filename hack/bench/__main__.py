@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from hack.bench import formats, report, runs
+from hack.bench import formats, idle_tenants, kinds, report, runs
 from hack.bench.load import NotInTime, clear, client_of
 from hack.bench.report import Results
 from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage, say, stage
@@ -18,13 +18,14 @@ from hack.system import SystemFailed
 from vcsync.kube.errors import KubeError
 from vcsync.process import loop
 
-PARTS = ("burst", "memory", "idle", "restart", "deletion", "low-load")
-_NEEDS_PODS = frozenset({"memory", "idle", "restart", "deletion"})
+IDLE_TENANTS = "idle-tenants"
+PARTS = ("burst", "memory", "idle", "patrol", "restart", "deletion", "low-load", "kinds", IDLE_TENANTS)
+_NEEDS_PODS = frozenset({"memory", "idle", "patrol", "restart", "deletion"})
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--pods", default=2000, show_default=True, type=click.IntRange(200, 4000), help="Pods of the burst."
+    "--pods", default=2000, show_default=True, type=click.IntRange(200, 10_000), help="Pods of the burst."
 )
 @click.option(
     "--json",
@@ -67,15 +68,15 @@ def main(
     parts = frozenset(chosen or PARTS)
     results = Results()
     failure: Exception | None = None
-    with _folder(directory) as folder, stage(folder, profiles) as made:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _folder(directory) as folder:
         try:
-            if not no_direct:
-                measure_direct(made, results, parts, pods)
-            measure_tenant(made, results, parts, pods)
+            if parts - {IDLE_TENANTS}:
+                measure_pods(folder, results, parts, pods, direct=not no_direct, profiles=profiles)
+            if IDLE_TENANTS in parts:
+                results.idle_tenants = idle_tenants.measure(folder / IDLE_TENANTS)
         except (KubeError, NotInTime, SystemFailed, ExceptionGroup) as error:
             failure = error  # The partial results are worth showing.
-        made.stop_roles()
-        file.parent.mkdir(parents=True, exist_ok=True)
         for role in profiles:
             for kind in ("profile", "profile.stacks"):
                 with contextlib.suppress(FileNotFoundError, shutil.SameFileError):
@@ -98,6 +99,25 @@ def describe(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {failure}"
 
 
+def measure_pods(
+    folder: Path,
+    results: Results,
+    parts: frozenset[str],
+    pods: int,
+    *,
+    direct: bool,
+    profiles: tuple[str, ...],
+) -> None:
+    """Measure everything that one stage shows, first without and then with vcsync."""
+    with stage(folder, profiles, pods + runs.WARM_UP) as made:
+        try:
+            if direct:
+                measure_direct(made, results, parts, pods)
+            measure_tenant(made, results, parts, pods)
+        finally:
+            made.stop_roles()
+
+
 def measure_direct(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
     """Put the load on only the super cluster, while no role of vcsync runs."""
     side = made.direct
@@ -113,6 +133,9 @@ def measure_direct(made: Stage, results: Results, parts: frozenset[str], pods: i
     if "low-load" in parts:
         say("direct: one at a time, 20 Pods/s")
         results.low_direct = loop.run(runs.low_load(side))
+    if "kinds" in parts:
+        say("direct: objects of each kind")
+        loop.run(kinds.measure(made, side, results.kinds_direct))
 
 
 def measure_tenant(made: Stage, results: Results, parts: frozenset[str], pods: int) -> None:
@@ -131,6 +154,9 @@ def measure_tenant(made: Stage, results: Results, parts: frozenset[str], pods: i
         results.idle = loop.run(runs.idle(made, pods + runs.WARM_UP))
     if "memory" in parts:
         results.memory = runs.Memory(before, made.memory())
+    if "patrol" in parts:
+        say("tenant: patrol")
+        results.patrol = loop.run(runs.patrol(made, pods + runs.WARM_UP))
     if "restart" in parts:
         say("tenant: restart of the syncer")
         results.restart = loop.run(runs.restart(made, pods + runs.WARM_UP))
@@ -142,6 +168,9 @@ def measure_tenant(made: Stage, results: Results, parts: frozenset[str], pods: i
     if "low-load" in parts:
         say("tenant: one at a time, 20 Pods/s")
         results.low = loop.run(runs.low_load(side))
+    if "kinds" in parts:
+        say("tenant: objects of each kind")
+        loop.run(kinds.measure(made, side, results.kinds))
 
 
 async def _clear(side: Side) -> None:

@@ -119,6 +119,8 @@ def _plain(value: Any) -> Any:
                 for request, count in sorted(value.requests.items())
             ],
         }
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
     if isinstance(value, Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     return value

@@ -7,8 +7,10 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
+from hack.bench.idle_tenants import IdleTenants
+from hack.bench.kinds import KindRun
 from hack.bench.meter import Usage
-from hack.bench.runs import Burst, Deletion, Idle, LowLoad, Memory, Restart
+from hack.bench.runs import Burst, Deletion, Idle, LowLoad, Memory, Patrol, Restart
 from hack.bench.stage import SUPER, SYNCER, TENANT
 
 PODSCHEDULER = "podscheduler"
@@ -34,9 +36,13 @@ class Results(Struct, kw_only=True):
     low: LowLoad | None = None
     memory: Memory | None = None
     idle: Idle | None = None
+    patrol: Patrol | None = None
     restart: Restart | None = None
     deletion_direct: Deletion | None = None
     deletion: Deletion | None = None
+    idle_tenants: IdleTenants | None = None
+    kinds_direct: list[KindRun] = []
+    kinds: list[KindRun] = []
 
 
 class Aim(Struct, frozen=True):
@@ -136,11 +142,57 @@ def rows(results: Results) -> list[Row]:
             ),
             Row(name="idle minute: requests but heartbeats", tenant=float(results.idle.usage.count())),
         ]
+    if results.patrol is not None:
+        made += _patrol_rows(results.patrol)
     if results.restart is not None:
         made += _restart_rows(results.restart)
     if results.deletion is not None:
         made += _deletion_rows(results.deletion, results.deletion_direct)
+    if results.idle_tenants is not None:
+        made += _idle_tenant_rows(results.idle_tenants)
+    made += _kind_rows(results.kinds, results.kinds_direct)
     return made
+
+
+def _patrol_rows(patrol: Patrol) -> list[Row]:
+    return [
+        Row(
+            name=f"patrol of {patrol.pods} Pods: one round",
+            unit="s CPU",
+            tenant=patrol.cpu_seconds,
+            aim=Aim(0.3),
+        ),
+        Row(name="  longest step", unit="ms CPU", tenant=1000 * patrol.longest_step, aim=Aim(5.0)),
+    ]
+
+
+def _idle_tenant_rows(idle: IdleTenants) -> list[Row]:
+    grown = {role: (idle.after[role] - before) / idle.count / 1e6 for role, before in idle.before.items()}
+    return [
+        Row(name="memory of an idle tenant, all roles", unit="MB", tenant=sum(grown.values())),
+        *(
+            Row(name=f"  {role}", unit="MB", tenant=grown[role], aim=Aim(0.6) if role == SYNCER else None)
+            for role in sorted(grown)
+        ),
+    ]
+
+
+def _kind_rows(tenant: list[KindRun], direct: list[KindRun]) -> list[Row]:
+    """Return the CPU milliseconds to create and delete one object of each kind."""
+    directly = {run.name: 1000 * run.usage.stack_cpu / run.count for run in direct}
+    return [
+        row
+        for run in tenant
+        for row in (
+            Row(
+                name=f"create and delete one {run.name}: whole stack",
+                unit="ms CPU",
+                direct=directly.get(run.name),
+                tenant=1000 * run.usage.stack_cpu / run.count,
+            ),
+            Row(name=f"  {SYNCER}", unit="ms CPU", tenant=1000 * run.usage.cpu[SYNCER] / run.count),
+        )
+    ]
 
 
 def _compare(

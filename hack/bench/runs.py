@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 
 from hack.bench import load
 from hack.bench.load import Latency
 from hack.bench.meter import Usage
-from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage
+from hack.bench.stage import NAMESPACE, SYNCER, SYNCER_SOURCE, Side, Stage
+from hack.system import System
 from vcsync.kube.client import Client
 from vcsync.kube.resources import PODS
 from vcsync.objects.envelope import Envelope, decode
@@ -25,6 +27,9 @@ ONE_AT_A_TIME = 100
 PACE = 20.0
 PACED_SECONDS = 15.0
 IDLE_SECONDS = 60.0
+PATROL_SECONDS = 5.0
+"""Seconds between two rounds of the patrol while it is measured."""
+PATROL_ROUNDS = 5
 CHANGED_WHILE_DOWN = 50
 """Pods per kind of change that are changed while the syncer is down."""
 RESTART_SECONDS = 120.0
@@ -199,6 +204,49 @@ async def idle(stage: Stage, count: int, seconds: float = IDLE_SECONDS) -> Idle:
     before = stage.read()
     await asyncio.sleep(seconds)
     return Idle(seconds, count, stage.usage_since(before))
+
+
+# --- patrol
+
+
+class Patrol(Struct, frozen=True):
+    """Comparisons of everything that find nothing."""
+
+    pods: int
+    rounds: int
+    cpu_seconds: float
+    """CPU seconds of the most expensive round."""
+    longest_step: float
+    """CPU seconds of the longest step of any round, during which the event loop did nothing else."""
+
+
+async def patrol(stage: Stage, count: int) -> Patrol:
+    """Restart the syncer with a short period of its patrol, and read the cost of rounds while nothing changes."""
+    system = stage.system
+    stage.kill(SYNCER)
+    system.options[SYNCER] = ("--patrol-seconds", str(PATROL_SECONDS))
+    await asyncio.to_thread(stage.respawn, SYNCER)
+    await asyncio.to_thread(system.wait_ready, SYNCER)
+    await stage.settle()
+    costs: dict[int, tuple[float, float]] = {}
+    first = (await _patrol_status(system))["rounds"]
+    deadline = time.monotonic() + ALL_RUNNING_SECONDS
+    while len(costs) < PATROL_ROUNDS:
+        if time.monotonic() > deadline:
+            raise load.NotInTime(f"the patrol made {len(costs)} rounds")
+        await asyncio.sleep(1.0)
+        shown = await _patrol_status(system)
+        if shown["rounds"] > first + 1:  # the first of them may have begun before everything was settled
+            costs[shown["rounds"]] = (shown["cpuSeconds"], shown["longestStepSeconds"])
+    del system.options[SYNCER]
+    return Patrol(
+        count, len(costs), max(cost for cost, _ in costs.values()), max(step for _, step in costs.values())
+    )
+
+
+async def _patrol_status(system: System) -> dict[str, Any]:
+    status = await asyncio.to_thread(system.status, SYNCER)
+    return dict(status["roles"][SYNCER_SOURCE]["patrol"])
 
 
 # --- restart

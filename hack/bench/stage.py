@@ -24,12 +24,17 @@ from vcsync.process import loop
 
 TENANT = "acme"
 SUPER = "r1"
-NODES = 10
+FEWEST_NODES = 10
+PODS_OF_A_NODE = 450
+"""Pods on each node, of the 500 that it takes."""
 NAMESPACE = "bench"
 QUOTA = {"requests.cpu": "40", "requests.memory": "80Gi"}
-SLICE = "cpu=2,memory=4Gi,pods=240"
-"""The slice size: twenty slices are as large as the quota, and have room for nearly all Pods of the nodes."""
+SLICES = 20
+SLICE = "cpu=2,memory=4Gi,pods={pods}"
+"""The slice size: `SLICES` of them are as large as the quota, and have room for nearly all Pods of the nodes."""
 SYNCER = f"syncer-{SUPER}"
+SYNCER_SOURCE = f"syncer/{SUPER}"
+"""Name of the syncer in /status."""
 
 SETTLED_SECONDS = 1.0
 SETTLED_CPU = 0.05
@@ -54,10 +59,12 @@ class ProfiledSystem(System):
     Args:
         bed, directory: as for `System`.
         profiles: role -> file for its profile.
+        nodes: number of nodes of the super cluster.
     """
 
-    def __init__(self, bed: TestBed, directory: Path, profiles: Mapping[str, Path]) -> None:
-        super().__init__(bed, directory, tenant_options={TENANT: ("--slice-size", SLICE)})
+    def __init__(self, bed: TestBed, directory: Path, profiles: Mapping[str, Path], nodes: int) -> None:
+        size = SLICE.format(pods=nodes * PODS_OF_A_NODE // SLICES)
+        super().__init__(bed, directory, tenant_options={TENANT: ("--slice-size", size)})
         self._profiles = dict(profiles)
 
     def command(self, role: str) -> tuple[str, ...]:
@@ -183,16 +190,18 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(directory: Path, profiles: Sequence[str] = ()) -> Iterator[Stage]:
+def stage(directory: Path, profiles: Sequence[str] = (), pods: int = 0) -> Iterator[Stage]:
     """Start a test bed and install vcsync; both end with the context.
 
     Args:
         directory: for data, logs and profiles.
         profiles: roles whose CPU time is to be sampled, into `<directory>/<role>.profile`.
+        pods: number of Pods that the nodes must have room for.
     """
-    with TestBed(supers=1, nodes=NODES, tenants=(TENANT,), directory=directory / "bed", progress=say) as bed:
+    nodes = max(FEWEST_NODES, -(-pods // PODS_OF_A_NODE) + 1)
+    with TestBed(supers=1, nodes=nodes, tenants=(TENANT,), directory=directory / "bed", progress=say) as bed:
         files = {role: directory / f"{role}.profile" for role in profiles}
-        system = ProfiledSystem(bed, directory / "system", files)
+        system = ProfiledSystem(bed, directory / "system", files, nodes)
         try:
             system.install()
             made = Stage(bed, system)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from vcsync.kube.resources import NAMESPACES
 from vcsync.syncer.caches import SuperCaches, owner_of
 from vcsync.syncer.ledger import Ledger
-from vcsync.syncer.steps import in_steps
+from vcsync.syncer.steps import StepMeter, in_steps
 from vcsync.syncer.tenant import TenantSync
 from vcsync.syncer.waiting import Item
 
@@ -22,6 +22,7 @@ class Patrol:
     Attributes:
         rounds: number of completed rounds.
         found: number of items that were enqueued.
+        cost: CPU time of the last completed round.
 
     Args:
         tenants: returns the tenants that are synced at present.
@@ -50,6 +51,7 @@ class Patrol:
         self._period = period
         self.rounds = 0
         self.found = 0
+        self.cost = StepMeter()
 
     async def run(self) -> None:
         """Patrol until cancelled. The first round starts immediately."""
@@ -59,19 +61,22 @@ class Patrol:
 
     async def round(self) -> None:
         """Compare everything once."""
-        await self._orphans()
+        cost = StepMeter()
+        await self._orphans(cost)
         for tenant in self._tenants():
             if tenant.ready:
-                await self._compare(tenant)
+                await self._compare(tenant, cost)
+        self.cost = cost
         self.rounds += 1
 
-    async def _orphans(self) -> None:
+    async def _orphans(self, cost: StepMeter) -> None:
         """Start drains of super namespaces without a ledger entry, whose deletion no event reported."""
-        async for tenant, namespace in in_steps(map(owner_of, self._caches.items(NAMESPACES))):
+        namespaces = self._caches.items(NAMESPACES)
+        async for tenant, namespace in in_steps(map(owner_of, namespaces), meter=cost):
             if tenant and namespace and self._ledger.entry(tenant, namespace) is None:
                 self._drain(tenant, namespace)
 
-    async def _compare(self, tenant: TenantSync) -> None:
-        async for item in tenant.reconciler.unsettled(pause=STEP_PAUSE_SECONDS):
+    async def _compare(self, tenant: TenantSync, cost: StepMeter) -> None:
+        async for item in tenant.reconciler.unsettled(pause=STEP_PAUSE_SECONDS, meter=cost):
             self.found += 1
             self._enqueue(tenant.key, item)

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from hack.bench import formats, report, runs
+from hack.bench.kinds import KindRun
 from hack.bench.load import Latency
 from hack.bench.meter import Request, Usage
 from hack.bench.report import Aim, Results, Row
@@ -93,6 +94,25 @@ def test_without_the_direct_side_there_are_no_ratios_and_no_verdict_on_them() ->
     assert rows["100 Pods, 50 creations in flight"].met is None
     assert rows["CPU: whole stack"].met is None
     assert rows["API requests besides the user's and the super cluster's"].tenant == pytest.approx(5.5)
+
+
+def test_a_kind_is_compared_with_the_same_objects_created_directly() -> None:
+    def run(cpu: dict[str, float]) -> KindRun:
+        return KindRun("Secret", 100, Usage({**cpu, "load generator": 9.0}, {}, 0.0))
+
+    stack, syncer = report.rows(
+        Results(
+            kinds_direct=[run({"r1/kube-apiserver": 0.2})],
+            kinds=[run({"r1/kube-apiserver": 0.3, "acme/kube-apiserver": 0.2, "syncer-r1": 0.1})],
+        )
+    )
+    assert (stack.direct, stack.tenant, stack.ratio) == (2.0, 6.0, 3.0)
+    assert (syncer.name, syncer.tenant) == ("  syncer-r1", 1.0)
+
+
+def test_the_patrol_has_aims_for_its_cpu_time_and_for_its_longest_step() -> None:
+    cost, step = report.rows(Results(patrol=runs.Patrol(10_000, 5, 0.2, 0.006)))
+    assert (cost.verdict, step.tenant, step.verdict) == ("met", 6.0, "missed by 1.00")
 
 
 def test_the_json_contains_table_machine_and_all_measurements() -> None:

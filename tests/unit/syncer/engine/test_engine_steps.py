@@ -16,7 +16,7 @@ from vcsync.kube.resources import PODS, RUNTIME_CLASSES
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.syncer.kinds.plan import Wait
 from vcsync.syncer.kinds.runtime import runtime_class_dependency, runtime_classes
-from vcsync.syncer.steps import STEP_ITEMS, in_steps
+from vcsync.syncer.steps import STEP_ITEMS, StepMeter, in_steps
 from vcsync.syncer.tenant import TenantSync
 from vcsync.syncer.waiting import Item
 
@@ -65,6 +65,26 @@ async def test_a_walk_is_made_in_steps() -> None:
         assert [item async for item in in_steps(items())] == list(range(MANY + 7))
 
     assert await counted.during(walk()) <= STEP_ITEMS + 1
+
+
+async def test_a_meter_counts_the_work_of_steps_but_not_the_pauses_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("vcsync.syncer.steps.thread_time", lambda: clock.now)
+    meter = StepMeter()
+
+    async def others() -> None:
+        while True:
+            clock.now += 100.0
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    async for number in in_steps(range(2 * STEP_ITEMS + 1), meter=meter):
+        clock.now += 2.0 if number < STEP_ITEMS else 1.0
+    other.cancel()
+    assert meter.longest_step == 2.0 * STEP_ITEMS
+    assert meter.cpu_seconds == 3.0 * STEP_ITEMS + 1.0
 
 
 def fill(tenant: TenantSync) -> None:

@@ -46,7 +46,7 @@ from vcsync.syncer.kinds.plan import (
     Wait,
 )
 from vcsync.syncer.ledger import Holding, holds
-from vcsync.syncer.steps import in_steps
+from vcsync.syncer.steps import StepMeter, in_steps
 from vcsync.syncer.store_budget import NO_DEMAND, OverBudget, StoreBudget, WritesTooFast, demand_of
 from vcsync.syncer.tenant_objects import Pair, TenantObjects
 from vcsync.syncer.waiting import Item, ParkedItems
@@ -211,14 +211,15 @@ class Reconciler:
         reason = f"{plural} of {where} cannot be read"
         raise Parked(Wait(reason, (offered(kind.resource),), MISSING_SECONDS))
 
-    async def unsettled(self, *, pause: float = 0.0) -> AsyncIterator[Item]:
+    async def unsettled(self, *, pause: float = 0.0, meter: StepMeter | None = None) -> AsyncIterator[Item]:
         """Yield the items whose objects have changed since they were settled and that are not parked.
 
         Args:
             pause: seconds to pause between two steps of the walk; see `in_steps`.
+            meter: measures the steps.
         """
         objects = self._objects
-        async for item in in_steps(objects.items(), pause=pause):
+        async for item in in_steps(objects.items(), pause=pause, meter=meter):
             if (
                 item.kind not in (TOKENS, VOLUMES)
                 and self._settled_versions(item) != objects.pair(objects.kinds[item.kind], item, {}).versions

@@ -427,6 +427,7 @@ class Syncer:
     def _enqueue_super(self, tenant: str, item: Item) -> None:
         session = self._tenants.get(tenant)
         if session is not None:
+            session.need()
             session.objects.enqueue(tenant, item)
         if item.kind in (PODS.plural, NAMESPACES.plural):
             namespace = item.namespace or item.name
@@ -662,7 +663,7 @@ class Syncer:
             return False, f"super cluster {self.super_id}: waiting for the first list of {behind}"
         if trouble := self._trouble():
             return False, f"super cluster {self.super_id}: {trouble}"
-        waiting = [key for key, tenant in self._tenants.items() if not tenant.ready]
+        waiting = [key for key, tenant in self._tenants.items() if tenant.needed and not tenant.ready]
         return True, f"{len(waiting)} tenants are still being synced" if waiting else ""
 
     def _trouble(self) -> str:
@@ -695,7 +696,12 @@ class Syncer:
             },
             **shared_skipped(self._shared()),
             "sharedEndpoints": self._exchange.status(),
-            "patrol": {"rounds": self._patrol.rounds, "found": self._patrol.found},
+            "patrol": {
+                "rounds": self._patrol.rounds,
+                "found": self._patrol.found,
+                "cpuSeconds": self._patrol.cost.cpu_seconds,
+                "longestStepSeconds": self._patrol.cost.longest_step,
+            },
             "braked": [to_builtins(brake) for brake in self._limiter.braked.values()],
             "drift": {
                 "repairs": self._drift.total,
@@ -739,7 +745,11 @@ class Syncer:
             ],
             "kubeletApi": self._kubelet_api.state(key) if self._kubelet_api is not None else None,
             "metricsApi": self._kubelet_api.metrics_api_state(key) if self._kubelet_api is not None else None,
-            "caches": _cache_states(tenant.objects.tenant_caches.all()) if tenant is not None else {},
+            # A tenant with nothing on this super cluster is not watched.
+            "watched": tenant is not None and tenant.needed,
+            "caches": _cache_states(tenant.objects.tenant_caches.all())
+            if tenant is not None and tenant.needed
+            else {},
         }
 
     def metrics(self) -> Iterable[Metric]:

@@ -17,7 +17,7 @@ from vcsync.api.without_effect import REASON
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
-from vcsync.kube.resources import NAMESPACES, NODES, PODS, SERVICES
+from vcsync.kube.resources import NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.resourcemetrics.documents import Described
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
@@ -159,6 +159,9 @@ class TenantSync:
             clock=clock,
         )
         self.objects.tenant_caches.on_node_change = self.report_without_effect
+        self._needed = asyncio.Event()
+        if any(ledger.entries(self.key)):
+            self._needed.set()
         self._moved: dict[str, None] = {}
         self._waiting = waiting
         self._enqueue_all_wanted = asyncio.Event()
@@ -195,10 +198,24 @@ class TenantSync:
         """Whether all caches are filled and items are reconciled."""
         return self.objects.ready
 
+    @property
+    def needed(self) -> bool:
+        """Whether the super cluster has or gets objects of the tenant, so that its caches are filled."""
+        return self._needed.is_set()
+
+    def need(self) -> None:
+        """Note that the super cluster has or gets objects of the tenant."""
+        self._needed.set()
+
     async def run(self) -> None:
-        """Fill the caches, reconcile every item, then follow changes until cancelled."""
+        """Fill the caches as soon as they are needed, reconcile every item, then follow changes until cancelled.
+
+        A tenant with nothing on this super cluster is not watched, since each watch costs a connection on both sides.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow_settings())
+                await self._until_needed()
                 tasks.create_task(self.objects.tenant_caches.run())
                 tasks.create_task(self._recorder.run())
                 await wait_for_caches(
@@ -211,17 +228,43 @@ class TenantSync:
                 log.info("tenant synced", tenant=self.key, super_cluster=self._super_id)
                 tasks.create_task(self.nodes.beat(self._pace))
                 tasks.create_task(self._serve_kubelet_api())
-                released = self._released()
-                while True:
-                    await self.handle.changed.wait()
-                    self.handle.changed.clear()
-                    self._on_changed(self.handle.virtual_cluster)
-                    self.refresh_context()
-                    if self._released() != released:
-                        released = self._released()
-                        self._enqueue_all_wanted.set()
         finally:
             self.objects.ready = False
+
+    async def _until_needed(self) -> None:
+        """Wait until the super cluster has or gets objects of the tenant, or the tenant has some of the super cluster."""
+        await wait_for_caches([*self._super_caches.required()])
+        if self.objects.has_super_namespace() or await self._has_shadows():
+            self.need()
+        if not self.needed:
+            self.handle.ready()
+            log.info("nothing of the tenant is here", tenant=self.key, super_cluster=self._super_id)
+        await self._needed.wait()
+
+    async def _has_shadows(self) -> bool:
+        """Return whether the tenant has virtual nodes or volumes of this super cluster, which may have to be removed."""
+        selector = f"{names.SUPER_CLUSTER_ID}={self._super_id}"
+        if await self.handle.client.list(NODES, label_selector=selector, limit=1, most_pages=1):
+            return True
+        try:
+            found = await self.handle.client.list(
+                PERSISTENT_VOLUMES, label_selector=selector, limit=1, most_pages=1
+            )
+        except (Forbidden, NotFound):  # an optional kind; see `Reflectors.required`
+            return False
+        return bool(found)
+
+    async def _follow_settings(self) -> None:
+        """Follow changes of the VirtualCluster."""
+        released = self._released()
+        while True:
+            await self.handle.changed.wait()
+            self.handle.changed.clear()
+            self._on_changed(self.handle.virtual_cluster)
+            self.refresh_context()
+            if self._released() != released:
+                released = self._released()
+                self._enqueue_all_wanted.set()
 
     async def _serve_kubelet_api(self) -> None:
         if self._kubelet_api is not None:
@@ -289,6 +332,7 @@ class TenantSync:
 
         A cache that was filled before the change does not contain the namespace's objects.
         """
+        self.need()
         if self.ready:
             self._enqueue(self.key, Item(REFILL, namespace, ""))
         else:

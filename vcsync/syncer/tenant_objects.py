@@ -12,7 +12,15 @@ from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import INGRESSES, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, TOKENS, SuperCaches, TenantCaches, has_ended, node_of
+from vcsync.syncer.caches import (
+    TENANT_MEMORY_BYTES,
+    TOKENS,
+    SuperCaches,
+    TenantCaches,
+    has_ended,
+    node_of,
+    owner_of,
+)
 from vcsync.syncer.host_index import Age, HostIndex, Place
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
@@ -217,6 +225,10 @@ class TenantObjects:
             return "", self.super_namespace(item.name)
         name = kind.super_name(item.name)
         return (self.super_namespace(item.namespace), name) if name is not None else None
+
+    def has_super_namespace(self) -> bool:
+        """Return whether the super cluster has a namespace of the tenant."""
+        return any(owner_of(each)[0] == self.key for each in self.super_caches.items(NAMESPACES))
 
     def super_namespace(self, namespace: str) -> str:
         """Return the super namespace of one of the tenant's namespaces."""

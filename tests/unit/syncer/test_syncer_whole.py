@@ -27,6 +27,7 @@ from vcsync.kube.resources import (
     NAMESPACES,
     NETWORK_POLICIES,
     NODES,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     PRIORITY_CLASSES,
@@ -104,6 +105,14 @@ class Stage:
             },
             status={"placements": placements, "sliceSize": size},
         )
+
+    def stray_namespace(self) -> None:
+        """Let a super namespace stand of which the ledger knows nothing."""
+        metadata = {
+            "labels": {names.CONTROLLED: names.TRUE},
+            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: "old"},
+        }
+        self.below.put(NAMESPACES, names.super_namespace(KEY, "old"), metadata=metadata)
 
     def node(self, name: str) -> None:
         self.below.put(
@@ -381,6 +390,8 @@ async def test_the_patrol_removes_namespaces_without_placement(stage: Stage) -> 
         await until(lambda: stage.here(NAMESPACES, place, "") is None)
         rounds = syncer.status()["patrol"]["rounds"]
         await until(lambda: syncer.status()["patrol"]["rounds"] > rounds + 1)
+        patrol = syncer.status()["patrol"]
+        assert 0 < patrol["longestStepSeconds"] <= patrol["cpuSeconds"]
         assert stage.here(NAMESPACES, PLACE, "")
         assert stage.here(NAMESPACES, "of-nobody", "")
 
@@ -1069,3 +1080,45 @@ def test_ingresses_wait_until_classes_can_be_read(
             assert stage.here(INGRESSES, "web") is not None
 
     in_virtual_time(main())
+
+
+def watched(syncer: Syncer) -> bool:
+    return bool(tenant_status(syncer).get("watched"))
+
+
+async def test_a_tenant_without_slices_here_is_not_watched_until_it_has_some(stage: Stage) -> None:
+    stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", KEY)
+    async with stage.running() as syncer:
+        await until(lambda: tenant_status(syncer).get("state") == "Ready")
+        assert not watched(syncer)
+        assert tenant_status(syncer)["caches"] == {}
+        assert syncer.ready() == (True, "")
+        stage.grant({"r1": 1})
+        await until(lambda: stage.here(CONFIG_MAPS, "settings"))
+        assert watched(syncer)
+
+
+@pytest.mark.parametrize("kind", [NODES, PERSISTENT_VOLUMES])
+async def test_a_tenant_with_something_of_this_super_cluster_is_watched(stage: Stage, kind: Resource) -> None:
+    """What an earlier process left there is removed."""
+    stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", KEY)
+    stage.tenant.put(kind, "left.r1", metadata={"labels": {names.SUPER_CLUSTER_ID: "r1"}})
+    async with stage.running() as syncer:
+        await until(lambda: watched(syncer))
+        await until(lambda: tenant_status(syncer)["caches"])
+
+
+async def test_a_tenant_with_a_namespace_in_the_super_cluster_is_watched(stage: Stage) -> None:
+    stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", KEY)
+    stage.stray_namespace()
+    async with stage.running() as syncer:
+        await until(lambda: watched(syncer))
+
+
+async def test_a_namespace_that_appears_in_the_super_cluster_has_its_tenant_watched(stage: Stage) -> None:
+    stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", KEY)
+    async with stage.running() as syncer:
+        await until(lambda: tenant_status(syncer).get("state") == "Ready")
+        assert not watched(syncer)
+        stage.stray_namespace()
+        await until(lambda: watched(syncer))

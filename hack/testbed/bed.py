@@ -207,9 +207,14 @@ class TestBed:
         """Release a test bed that is detached, or that another process started, without stopping it."""
         self._spawner.close()
 
-    def add_tenant(self, name: str) -> Cluster:
-        """Start one more tenant control plane and wait until it is ready."""
-        return self._add(name, "tenant", 0)
+    def add_tenant(self, name: str, *, without_controllers: Sequence[str] = ()) -> Cluster:
+        """Start one more tenant control plane and wait until it is ready.
+
+        Args:
+            name: of the tenant.
+            without_controllers: controllers of its kube-controller-manager that do not run.
+        """
+        return self._add(name, "tenant", 0, without_controllers)
 
     def add_super(self, name: str, nodes: int = 2) -> Cluster:
         """Start one more super cluster with hollow nodes and wait until it is ready."""
@@ -441,14 +446,14 @@ class TestBed:
             decoded: dict[str, dict[str, str]] = json.load(answer)
             return decoded
 
-    def _add(self, name: str, role: Role, nodes: int) -> Cluster:
+    def _add(self, name: str, role: Role, nodes: int, without_controllers: Sequence[str] = ()) -> Cluster:
         if name in self._clusters:
             raise ValueError(f"the test bed already has a cluster named {name!r}")
-        cluster = self._plan(name, role, nodes)
+        cluster = self._plan(name, role, nodes, without_controllers)
         self._start_cluster(cluster)
         return cluster
 
-    def _plan(self, name: str, role: Role, nodes: int) -> Cluster:
+    def _plan(self, name: str, role: Role, nodes: int, without_controllers: Sequence[str] = ()) -> Cluster:
         with self._lock:
             plans = self.state.plans.values()
             taken = {plan.index for plan in plans}
@@ -471,6 +476,7 @@ class TestBed:
                 is_embedded and self._ours,
                 nodes if role == "super" else 0,
                 self._shape,
+                tuple(without_controllers),
             )
             if self._real_nodes and role == "super":
                 plan = replace(plan, nodes=1, real=True)

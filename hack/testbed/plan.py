@@ -54,6 +54,8 @@ class Plan:
     """Whether controllers, scheduler and nodes are vcsync's own; requires an embedded control plane."""
     nodes: int = 0
     shape: NodeShape = NodeShape()
+    without_controllers: tuple[str, ...] = ()
+    """Controllers that its kube-controller-manager does not run."""
     real: bool = False
     """Whether its only node is real: kubelet and containerd instead of kwok."""
 

@@ -124,7 +124,7 @@ def controller_manager(plan: Plan) -> list[str]:
         *own,
         *(f"{flag}={folder}/{file}" for flag, file in keys.items()),
         f"--kubeconfig={folder}/kube-controller-manager.kubeconfig",
-        f"--controllers={','.join(CONTROLLERS[plan.role])}",
+        f"--controllers={','.join(controllers(plan))}",
         "--leader-elect=false",
         "--secure-port=0",
         f"--kube-api-qps={CLIENT_QPS}",
@@ -135,6 +135,11 @@ def controller_manager(plan: Plan) -> list[str]:
         "--concurrent-replicaset-syncs=20",
         "--concurrent-resource-quota-syncs=20",
     ]
+
+
+def controllers(plan: Plan) -> tuple[str, ...]:
+    """Return the value of the flag `--controllers` of kube-controller-manager; a hyphen leaves a controller out."""
+    return (*CONTROLLERS[plan.role], *(f"-{name}" for name in plan.without_controllers))
 
 
 def scheduler(plan: Plan) -> list[str]:

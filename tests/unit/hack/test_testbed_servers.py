@@ -67,6 +67,14 @@ def test_the_processes_of_a_cluster(
     assert made.program("kwok") == ("hollow" if ours else "kwok")
 
 
+def test_a_cluster_can_be_without_some_controllers() -> None:
+    made = replace(plan(role="tenant"), without_controllers=("node-lifecycle-controller",))
+
+    [flag] = [each for each in servers.controller_manager(made) if each.startswith("--controllers=")]
+    assert flag.startswith("--controllers=*,")
+    assert flag.endswith(",-node-lifecycle-controller")
+
+
 def test_super_clusters_have_a_separate_embedded_control_plane() -> None:
     planes = {role: plan(role=role).plane for role in COMPONENTS}
     assert planes["meta"] == planes["tenant"] != planes["super"]

@@ -10,22 +10,29 @@ from pathlib import Path
 
 import click
 
-from hack.bench import formats, idle_tenants, kinds, report, runs
+from hack.bench import comparison, formats, idle_tenants, kinds, report, runs, turns
+from hack.bench.comparison import Turn
 from hack.bench.load import NotInTime, clear, client_of
+from hack.bench.peer import Peer
 from hack.bench.report import Results
 from hack.bench.stage import NAMESPACE, SYNCER, Side, Stage, say, stage
 from hack.system import SystemFailed
+from hack.testbed.bed import TestBedError
 from vcsync.kube.errors import KubeError
 from vcsync.process import loop
 
 IDLE_TENANTS = "idle-tenants"
 PARTS = ("burst", "memory", "idle", "patrol", "restart", "deletion", "low-load", "kinds", IDLE_TENANTS)
 _NEEDS_PODS = frozenset({"memory", "idle", "patrol", "restart", "deletion"})
+PODS, PODS_IN_TURNS = 2000, 1000
+ROUNDS = 2
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--pods", default=2000, show_default=True, type=click.IntRange(200, 10_000), help="Pods of the burst."
+    "--pods",
+    type=click.IntRange(200, 10_000),
+    help=f"Pods of the burst (default: {PODS}; in rounds: {PODS_IN_TURNS}).",
 )
 @click.option(
     "--json",
@@ -54,17 +61,64 @@ _NEEDS_PODS = frozenset({"memory", "idle", "patrol", "restart", "deletion"})
     help="Keep data and logs here (default: a temporary folder).",
 )
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+@click.option(
+    "--placement-webhook",
+    "webhook",
+    is_flag=True,
+    help="Let the tenant's control plane ask the Pod scheduler about new Pods, so that they are placed at their creation.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 20),
+    help="Measure only a burst and one Pod at a time, directly and through vcsync in turns, this often "
+    f"(default with --peer: {ROUNDS}).",
+)
+@click.option(
+    "--peer",
+    "program",
+    type=click.Path(exists=True, dir_okay=False, executable=True, path_type=Path),
+    help="Measure this program in turns, too: the syncer of VirtualCluster. It gets a tenant of its own with the same "
+    "quota, and runs while vcsync does not. Its ports 6060 and 8080 must be free.",
+)
+@click.option(
+    "--peer-arg",
+    "further",
+    multiple=True,
+    metavar="FLAG",
+    help="A further flag of the peer, as --peer-arg=--NAME=VALUE; may be repeated.",
+)
 def main(
     *,
-    pods: int,
+    pods: int | None,
     file: Path,
     chosen: tuple[str, ...],
     no_direct: bool,
     profiles: tuple[str, ...],
     directory: Path | None,
     markdown: bool,
+    webhook: bool,
+    rounds: int | None,
+    program: Path | None,
+    further: tuple[str, ...],
 ) -> None:
     """Measure the cost of a Pod through a tenant, compared with one created directly in the super cluster."""
+    if program is not None or rounds is not None:
+        if chosen or no_direct or profiles:
+            raise click.UsageError("--peer and --rounds: leave out --only, --no-direct and --profile")
+        compare(
+            rounds=rounds or ROUNDS,
+            program=program,
+            further=further,
+            pods=pods or PODS_IN_TURNS,
+            file=file,
+            directory=directory,
+            markdown=markdown,
+            webhook=webhook,
+        )
+        return
+    if further:
+        raise click.UsageError("--peer-arg: add --peer FILE")
+    pods = pods or PODS
     parts = frozenset(chosen or PARTS)
     results = Results()
     failure: Exception | None = None
@@ -72,21 +126,67 @@ def main(
     with _folder(directory) as folder:
         try:
             if parts - {IDLE_TENANTS}:
-                measure_pods(folder, results, parts, pods, direct=not no_direct, profiles=profiles)
+                measure_pods(
+                    folder, results, parts, pods, direct=not no_direct, profiles=profiles, webhook=webhook
+                )
             if IDLE_TENANTS in parts:
                 results.idle_tenants = idle_tenants.measure(folder / IDLE_TENANTS)
-        except (KubeError, NotInTime, SystemFailed, ExceptionGroup) as error:
+        except (KubeError, NotInTime, SystemFailed, TestBedError, ExceptionGroup) as error:
             failure = error  # The partial results are worth showing.
         for role in profiles:
             for kind in ("profile", "profile.stacks"):
                 with contextlib.suppress(FileNotFoundError, shutil.SameFileError):
                     shutil.copy(folder / f"{role}.{kind}", file.parent / f"{role}.{kind}")
     rows = report.rows(results)
-    settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles}
+    settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles, "placementWebhook": webhook}
     file.write_bytes(formats.document(results, rows, settings))
     click.echo(formats.markdown(rows) if markdown else formats.table(rows))
     if results.burst is not None:
         click.echo("\n" + formats.request_table(results.burst))
+    say(f"stored as {file}")
+    if failure is not None:
+        raise click.ClickException(f"the measurement is incomplete: {describe(failure)}")
+
+
+def compare(
+    *,
+    rounds: int,
+    program: Path | None,
+    further: tuple[str, ...],
+    pods: int,
+    file: Path,
+    directory: Path | None,
+    markdown: bool,
+    webhook: bool,
+) -> None:
+    """Measure contenders in turns, print the comparison and store it."""
+    found: list[Turn] = []
+    failure: Exception | None = None
+    with (
+        _folder(directory) as folder,
+        stage(folder, pods=pods, webhook=webhook) as made,
+        contextlib.ExitStack() as ending,
+    ):
+        try:
+            peer = Peer(made, program, further, folder) if program else None
+            if peer is not None:
+                ending.callback(peer.close)
+            turns.measure(made, peer, rounds, turns.Amounts(pods), found.append)
+        except (KubeError, NotInTime, SystemFailed, TestBedError, ExceptionGroup) as error:
+            failure = error  # The finished turns are worth showing.
+        made.stop_roles()
+    lines = comparison.lines(found)
+    settings = {
+        "pods": pods,
+        "rounds": rounds,
+        "placementWebhook": webhook,
+        "peer": str(program) if program else None,
+        "peerFlags": further,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(formats.record(comparison.plain(lines), found, settings))
+    cells = comparison.cells(lines)
+    click.echo(formats.markdown_table(cells) if markdown else formats.columns(cells))
     say(f"stored as {file}")
     if failure is not None:
         raise click.ClickException(f"the measurement is incomplete: {describe(failure)}")
@@ -107,9 +207,10 @@ def measure_pods(
     *,
     direct: bool,
     profiles: tuple[str, ...],
+    webhook: bool,
 ) -> None:
     """Measure everything that one stage shows, first without and then with vcsync."""
-    with stage(folder, profiles, pods + runs.WARM_UP) as made:
+    with stage(folder, profiles, pods + runs.WARM_UP, webhook=webhook) as made:
         try:
             if direct:
                 measure_direct(made, results, parts, pods)

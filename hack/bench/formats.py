@@ -21,21 +21,34 @@ _HEADINGS = ("", "direct", "tenant", "ratio", "scaled", "Go direct", "Go tenant"
 
 def table(made: Sequence[Row]) -> str:
     """Format the rows as text in columns."""
-    cells = [_HEADINGS, *(_cells(row) for row in made)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADINGS))]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if column in (0, len(_HEADINGS) - 1) else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    )
+    return columns([_HEADINGS, *(_cells(row) for row in made)])
 
 
 def markdown(made: Sequence[Row]) -> str:
     """Format the rows as a Markdown table."""
-    lines = [_HEADINGS, ("---", *(["--:"] * 8), "---"), *(_cells(row) for row in made)]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
+    return markdown_table([_HEADINGS, *(_cells(row) for row in made)])
+
+
+def columns(lines: Sequence[Sequence[str]]) -> str:
+    """Format lines of cells, the headings first, as text in columns; the first and the last one start at the left."""
+    last = len(lines[0]) - 1
+    widths = [max(len(line[column]) for line in lines) for column in range(last + 1)]
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if column in (0, last) else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Format lines of cells, the headings first, as a Markdown table."""
+    headings, *others = lines
+    rule = ("---", *(["--:"] * (len(headings) - 2)), "---")
+    return "\n".join(
+        "| " + " | ".join(cell.strip() for cell in line) + " |" for line in (headings, rule, *others)
+    )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -71,21 +84,33 @@ def _frequent(usage: Usage) -> Iterable[tuple[Request, int]]:
 
 def document(results: Results, made: Sequence[Row], settings: dict[str, Any]) -> bytes:
     """Return everything as JSON: machine, settings, table, raw results."""
+    cells = [
+        {
+            **msgspec.to_builtins(row),
+            "ratio": row.ratio,
+            "goRatio": row.go_ratio,
+            "judged": row.judged,
+            "met": row.met,
+        }
+        for row in made
+    ]
+    return record(cells, results, settings)
+
+
+def record(cells: Sequence[dict[str, Any]], measured: Any, settings: dict[str, Any]) -> bytes:
+    """Return the JSON of a run.
+
+    Args:
+        cells: the rows of its table.
+        measured: raw results, as structs.
+        settings: of the run.
+    """
     whole = {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "settings": settings,
-        "table": [
-            {
-                **msgspec.to_builtins(row),
-                "ratio": row.ratio,
-                "goRatio": row.go_ratio,
-                "judged": row.judged,
-                "met": row.met,
-            }
-            for row in made
-        ],
-        "measured": _plain(results),
+        "table": cells,
+        "measured": _plain(measured),
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=1)
 
@@ -123,4 +148,6 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, Struct):
         return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
     return value

@@ -11,9 +11,8 @@ from hack.bench.idle_tenants import IdleTenants
 from hack.bench.kinds import KindRun
 from hack.bench.meter import Usage
 from hack.bench.runs import Burst, Deletion, Idle, LowLoad, Memory, Patrol, Restart
-from hack.bench.stage import SUPER, SYNCER, TENANT
+from hack.bench.stage import PODSCHEDULER, SUPER, SYNCER, TENANT
 
-PODSCHEDULER = "podscheduler"
 API_SERVER = "kube-apiserver"
 GO_DIRECT_STACK = 9.0
 """CPU milliseconds of the whole stack per Pod created directly, where the Go syncer was measured."""

@@ -110,16 +110,16 @@ class Deletion(Struct, frozen=True):
 # --- throughput
 
 
-async def warm_up(stage: Stage, side: Side) -> None:
+async def warm_up(stage: Stage, side: Side, count: int = WARM_UP) -> None:
     """Create some Pods that stay, so that connections, buffers and code are loaded before anything is measured."""
-    pods = [f"warm-{number:03}" for number in range(WARM_UP)]
+    pods = [f"warm-{number:03}" for number in range(count)]
     async with (
         load.client_of(side.cluster.kubeconfig, side.name) as client,
         load.watching(client, NAMESPACE) as watch,
     ):
         await load.create_many(client, NAMESPACE, pods, side.labels)
         await watch.until(
-            lambda seen: len(seen.running) >= WARM_UP, what="warming up", seconds=ALL_RUNNING_SECONDS
+            lambda seen: len(seen.running) >= count, what="warming up", seconds=ALL_RUNNING_SECONDS
         )
     await stage.settle()
 
@@ -170,10 +170,18 @@ async def low_load(side: Side) -> LowLoad:
     return LowLoad(single, paced)
 
 
-async def _one_at_a_time(client: Client, side: Side) -> Latency:
+async def one_at_a_time(side: Side, count: int = ONE_AT_A_TIME) -> Latency:
+    """Create Pods one at a time, each when the previous one runs, and delete them."""
+    async with load.client_of(side.cluster.kubeconfig, side.name) as client:
+        latency = await _one_at_a_time(client, side, count)
+        await load.clear(client, NAMESPACE)
+    return latency
+
+
+async def _one_at_a_time(client: Client, side: Side, count: int = ONE_AT_A_TIME) -> Latency:
     async with load.watching(client, NAMESPACE) as watch:
         sent: dict[str, float] = {}
-        for number in range(ONE_AT_A_TIME):
+        for number in range(count):
             name = f"single-{number:03}"
             sent[name] = await load.create(client, NAMESPACE, name, side.labels)
             await watch.until(partial(_runs, name), what=name, seconds=60.0)

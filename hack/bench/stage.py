@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from hack.bench.meter import Meter, Reading, Usage, between, cpu_seconds, memory
 from hack.system import System
 from hack.testbed.bed import TestBed
 from hack.testbed.cluster import Cluster
+from hack.testbed.processes import free_ports
 from vcsync.api import names
 from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
@@ -35,36 +37,46 @@ SLICE = "cpu=2,memory=4Gi,pods={pods}"
 SYNCER = f"syncer-{SUPER}"
 SYNCER_SOURCE = f"syncer/{SUPER}"
 """Name of the syncer in /status."""
+PODSCHEDULER = "podscheduler"
 
 SETTLED_SECONDS = 1.0
 SETTLED_CPU = 0.05
 """A load is over when the processes that handle it have used at most this many CPU seconds in `SETTLED_SECONDS`."""
 SETTLE_LIMIT = 60.0
-PLACEMENT_SECONDS = 60.0
+QUOTAS = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
+FIRST_POD_SECONDS = 60.0
+LEAVING_SECONDS = 300.0
 
 
 class Side(Struct, frozen=True):
-    """The side of a load: the super cluster directly, or the tenant."""
+    """The side of a load: the super cluster directly, or a tenant."""
 
     name: str
-    """`direct` or `tenant`."""
+    """`direct`, or what the load's messages call the tenant."""
     cluster: Cluster
     labels: Mapping[str, str]
     """Labels that the load's Pods need on this side."""
 
 
-class ProfiledSystem(System):
-    """A system in which some roles record where they spend CPU time.
+class MeasuredSystem(System):
+    """A system with the measured tenant, in which some roles may record where they spend CPU time.
 
     Args:
         bed, directory: as for `System`.
         profiles: role -> file for its profile.
         nodes: number of nodes of the super cluster.
+        webhook: `HOST:PORT` at which the tenant's control plane asks the Pod scheduler about new Pods; empty: it does not
+            ask.
     """
 
-    def __init__(self, bed: TestBed, directory: Path, profiles: Mapping[str, Path], nodes: int) -> None:
+    def __init__(
+        self, bed: TestBed, directory: Path, profiles: Mapping[str, Path], *, nodes: int, webhook: str
+    ) -> None:
         size = SLICE.format(pods=nodes * PODS_OF_A_NODE // SLICES)
-        super().__init__(bed, directory, tenant_options={TENANT: ("--slice-size", size)})
+        asks = ("--placement-webhook", webhook) if webhook else ()
+        super().__init__(bed, directory, tenant_options={TENANT: ("--slice-size", size, *asks)})
+        if webhook:
+            self.options[PODSCHEDULER] = ("--placement-webhook-listen", webhook)
         self._profiles = dict(profiles)
 
     def command(self, role: str) -> tuple[str, ...]:
@@ -89,6 +101,8 @@ class Stage:
         self.system = system
         self.direct = Side("direct", bed.supers[SUPER], {})
         self.tenant = Side("tenant", bed.tenants[TENANT], {})
+        self.guests: dict[str, int] = {}
+        """Running processes that are measured like roles: name -> process id."""
         self._meter = Meter(bed)
         self._running: set[str] = set()
 
@@ -98,8 +112,10 @@ class Stage:
         """Start all roles, set the tenant's quota and wait until one of its Pods runs."""
         self.system.start()
         self._running = set(self.system.role_names)
-        self._give_quota()
-        loop.run(self._wait_until_placed())
+        if PODSCHEDULER in self.system.options:
+            self.bed.meta.wait_for("the placement webhook", self._is_asked, FIRST_POD_SECONDS)
+        give_quota(self.tenant.cluster)
+        loop.run(self.first_pod(self.tenant))
 
     def stop_roles(self) -> None:
         """End all roles gracefully."""
@@ -107,9 +123,15 @@ class Stage:
             self.system.terminate(role)
         self._running.clear()
 
+    def withdraw(self) -> None:
+        """Take the tenant's quota, wait until vcsync has removed its namespaces from the super cluster, and end all roles."""
+        self.tenant.cluster.call("DELETE", f"{QUOTAS}/quota")
+        wait_without_tenants(self.direct.cluster)
+        self.stop_roles()
+
     def roles(self) -> dict[str, int]:
-        """Return the process ids of the running roles by name."""
-        return {role: self.system.pid(role) for role in sorted(self._running)}
+        """Return the process ids of the running roles and guests by name."""
+        return {role: self.system.pid(role) for role in sorted(self._running)} | self.guests
 
     def kill(self, role: str) -> None:
         """End a role as a crash would."""
@@ -143,11 +165,11 @@ class Stage:
 
     async def settle(self) -> None:
         """Wait until the roles, the super cluster's scheduler and its kubelet have no more work with Pods."""
-        processes = self._meter.processes(self.roles())
+        roles = self.roles()
         workers = [
             pid
-            for name, pid in processes.items()
-            if name in self._running or name.endswith(("/kube-scheduler", "/kwok"))
+            for name, pid in self._meter.processes(roles).items()
+            if name in roles or name.endswith(("/kube-scheduler", "/kwok"))
         ]
         deadline = time.monotonic() + SETTLE_LIMIT
         used = SETTLED_CPU + 1
@@ -157,58 +179,96 @@ class Stage:
             now = sum(map(cpu_seconds, workers))
             used, before = now - before, now
 
-    # --- preparing
+    async def first_pod(self, side: Side, seconds: float = FIRST_POD_SECONDS) -> None:
+        """Run and delete one Pod, so that objects that exist once per namespace and node are not counted.
 
-    def create_namespaces(self) -> None:
-        """Create the load's namespace on both sides."""
-        for side in (self.direct, self.tenant):
-            body = {"metadata": {"name": NAMESPACE}}
-            status, answer = side.cluster.call("POST", "/api/v1/namespaces", body)
-            if status not in (201, 409):
-                raise RuntimeError(f"{side.cluster.name}: creating namespace {NAMESPACE}: {answer}")
-            side.cluster.wait_for(f"{side.cluster.name}: ServiceAccount", partial(_has_account, side.cluster))
-
-    def _give_quota(self) -> None:
-        body = {"metadata": {"name": "quota"}, "spec": {"hard": QUOTA}}
-        path = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
-        status, answer = self.tenant.cluster.call("POST", path, body)
-        if status not in (201, 409):
-            raise RuntimeError(f"{TENANT}: creating the ResourceQuota: {answer}")
-
-    async def _wait_until_placed(self) -> None:
-        """Run and delete one Pod, so that objects that exist once per namespace and node are not counted."""
-        async with load.client_of(self.tenant.cluster.kubeconfig, TENANT) as client:
+        Raises:
+            NotInTime: it does not run within `seconds`.
+        """
+        async with load.client_of(side.cluster.kubeconfig, side.name) as client:
             async with load.watching(client, NAMESPACE) as watch:
                 await load.create(client, NAMESPACE, "probe")
                 await watch.until(
-                    lambda seen: "probe" in seen.running,
-                    what="the tenant's first Pod",
-                    seconds=PLACEMENT_SECONDS,
+                    lambda seen: "probe" in seen.running, what="the tenant's first Pod", seconds=seconds
                 )
             await load.clear(client, NAMESPACE)
         await self.settle()
 
+    def _is_asked(self) -> bool:
+        [state] = self.system.status(PODSCHEDULER)["roles"].values()
+        return str(state["placementWebhook"]).startswith("served at")
+
 
 @contextlib.contextmanager
-def stage(directory: Path, profiles: Sequence[str] = (), pods: int = 0) -> Iterator[Stage]:
+def stage(
+    directory: Path, profiles: Sequence[str] = (), pods: int = 0, *, webhook: bool = False
+) -> Iterator[Stage]:
     """Start a test bed and install vcsync; both end with the context.
 
     Args:
         directory: for data, logs and profiles.
         profiles: roles whose CPU time is to be sampled, into `<directory>/<role>.profile`.
         pods: number of Pods that the nodes must have room for.
+        webhook: whether the tenant's control plane asks the Pod scheduler about new Pods.
     """
     nodes = max(FEWEST_NODES, -(-pods // PODS_OF_A_NODE) + 1)
     with TestBed(supers=1, nodes=nodes, tenants=(TENANT,), directory=directory / "bed", progress=say) as bed:
         files = {role: directory / f"{role}.profile" for role in profiles}
-        system = ProfiledSystem(bed, directory / "system", files, nodes)
+        address = f"127.0.0.1:{free_ports(1)[0]}" if webhook else ""
+        system = MeasuredSystem(bed, directory / "system", files, nodes=nodes, webhook=address)
         try:
             system.install()
             made = Stage(bed, system)
-            made.create_namespaces()
+            for side in (made.direct, made.tenant):
+                create_namespace(side.cluster)
             yield made
         finally:
             system.stop()
+
+
+def create_namespace(cluster: Cluster) -> None:
+    """Create the load's namespace, and wait until it can have Pods."""
+    make(cluster, "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    cluster.wait_for(f"{cluster.name}: ServiceAccount", partial(_has_account, cluster))
+
+
+def give_quota(cluster: Cluster) -> None:
+    """Create the ResourceQuota that every measured tenant has."""
+    make(cluster, QUOTAS, {"metadata": {"name": "quota"}, "spec": {"hard": QUOTA}})
+
+
+def tenant_namespaces(cluster: Cluster) -> list[str]:
+    """Return the names of the namespaces that a syncer made in a super cluster for a tenant."""
+    status, answer = cluster.call("GET", "/api/v1/namespaces")
+    if status != 200:
+        raise RuntimeError(f"{cluster.name}: listing namespaces was answered with {status}: {answer}")
+    found = (each["metadata"] for each in answer["items"])
+    return [each["name"] for each in found if names.CLUSTER in each.get("annotations", {})]
+
+
+def wait_without_tenants(cluster: Cluster) -> None:
+    """Wait until a super cluster has no namespace of a tenant."""
+    cluster.wait_for(
+        f"{cluster.name}: the end of tenants' namespaces",
+        lambda: not tenant_namespaces(cluster),
+        LEAVING_SECONDS,
+    )
+
+
+def make(cluster: Cluster, path: str, body: dict[str, Any]) -> None:
+    """Create an object, unless it exists.
+
+    Args:
+        cluster: in which.
+        path: of the collection.
+        body: the object.
+
+    Raises:
+        RuntimeError: the cluster refuses it.
+    """
+    status, answer = cluster.call("POST", path, body)
+    if status not in (201, 409):
+        raise RuntimeError(f"{cluster.name}: POST {path} was answered with {status}: {answer}")
 
 
 def _has_account(cluster: Cluster) -> bool:

@@ -92,8 +92,8 @@ SUITES = (
         "parts of the system on shared API servers",
         "verify",
         _real(
-            "api_crds", "gateway", "gateway_all", "gateway_streams", "identity_providers", "kube_connection", "kube_reflector",
-            "promises", "recorded", "request_limits", "rolling_restart", "schedulers", "testbed",
+            "api_crds", "bench_peer", "gateway", "gateway_all", "gateway_streams", "identity_providers", "kube_connection",
+            "kube_reflector", "promises", "recorded", "request_limits", "rolling_restart", "schedulers", "testbed",
         ),
         OTHER_TESTS,
         programs=("helm",),

@@ -139,13 +139,10 @@ def main(
                     shutil.copy(folder / f"{role}.{kind}", file.parent / f"{role}.{kind}")
     rows = report.rows(results)
     settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles, "placementWebhook": webhook}
-    file.write_bytes(formats.document(results, rows, settings))
-    click.echo(formats.markdown(rows) if markdown else formats.table(rows))
+    text = formats.markdown(rows) if markdown else formats.table(rows)
     if results.burst is not None:
-        click.echo("\n" + formats.request_table(results.burst))
-    say(f"stored as {file}")
-    if failure is not None:
-        raise click.ClickException(f"the measurement is incomplete: {describe(failure)}")
+        text += "\n\n" + formats.request_table(results.burst)
+    finish(file, formats.document(results, rows, settings), text, failure)
 
 
 def compare(
@@ -183,10 +180,20 @@ def compare(
         "peer": str(program) if program else None,
         "peerFlags": further,
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(formats.record(comparison.plain(lines), found, settings))
     cells = comparison.cells(lines)
-    click.echo(formats.markdown_table(cells) if markdown else formats.columns(cells))
+    text = formats.markdown_table(cells) if markdown else formats.columns(cells)
+    finish(file, formats.record(comparison.plain(lines), found, settings), text, failure)
+
+
+def finish(file: Path, document: bytes, text: str, failure: Exception | None) -> None:
+    """Store and print the results of a run.
+
+    Raises:
+        click.ClickException: they are incomplete because of `failure`.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(document)
+    click.echo(text)
     say(f"stored as {file}")
     if failure is not None:
         raise click.ClickException(f"the measurement is incomplete: {describe(failure)}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hack.bench.comparison import PEER
 from hack.bench.load import NotInTime
@@ -27,7 +27,10 @@ from hack.testbed.cluster import Cluster
 from hack.testbed.processes import Process, Spawner, free_ports, wait_gone
 from hack.testbed.processes import stop as kill_processes
 from vcsync.api import names
+from vcsync.kube.errors import KubeError
 from vcsync.process import loop
+
+T = TypeVar("T")
 
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.1
@@ -160,7 +163,7 @@ class Peer:
         self._process = process
         self._stage.guests[PEER] = process.pid
         try:
-            loop.run(self._first_pod(process, seconds))
+            self.run(self._stage.first_pod(self.side, seconds))
         except BaseException:
             self.kill()
             raise
@@ -178,15 +181,13 @@ class Peer:
             self._super.call("DELETE", f"/api/v1/namespaces/{name}")
         wait_without_tenants(self._super)
 
-    def failed(self, error: BaseException | None = None) -> PeerFailed:
-        """Return what to report when a load on the peer's tenant has failed, or the program has ended."""
-        process = self._running()
-        code = self._spawner.reap(process)
-        return PeerFailed(
-            self._described(
-                f"runs, but without success: {error}" if process.alive else f"has ended (exit code {code})"
-            )
-        )
+    def run(self, load: Coroutine[Any, Any, T]) -> T:
+        """Put a load on the peer's tenant, for as long as the program runs, and return the load's result.
+
+        Raises:
+            PeerFailed: the program has ended, or the load has failed.
+        """
+        return loop.run(self._run(load))
 
     def kill(self) -> None:
         """End the program at once, if it runs."""
@@ -220,26 +221,28 @@ class Peer:
         self._process = None
         self._stage.guests.pop(PEER, None)
 
-    async def _first_pod(self, process: Process, seconds: float) -> None:
-        pod = asyncio.create_task(self._stage.first_pod(self.side, seconds))
-        end = asyncio.create_task(self._end(process))
+    async def _run(self, load: Coroutine[Any, Any, T]) -> T:
+        process = self._running()
+        work, end = asyncio.create_task(load), asyncio.create_task(self._end(process))
         try:
-            await asyncio.wait((pod, end), return_when=asyncio.FIRST_COMPLETED)
-            if not pod.done():
-                raise self.failed()
-            await pod
-        except NotInTime as error:
-            raise self.failed(error) from error
+            await asyncio.wait((work, end), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise PeerFailed(self._described(process))
+            return await work
+        except (KubeError, NotInTime, OSError, ExceptionGroup) as error:
+            raise PeerFailed(self._described(process, error)) from error
         finally:
-            pod.cancel()
+            work.cancel()
             end.cancel()
-            await asyncio.wait((pod, end))
+            await asyncio.wait((work, end))
 
     async def _end(self, process: Process) -> None:
         while process.alive:
             self._spawner.reap(process)
             await asyncio.sleep(POLL_SECONDS)
 
-    def _described(self, what: str) -> str:
-        end = tail(self._log, LOG_LINES) or "nothing"
-        return f"{self.program} {what}. Flags can be added by --peer-arg. The end of its output:\n{end}"
+    def _described(self, process: Process, error: Exception | None = None) -> str:
+        code = self._spawner.reap(process)
+        what = f"runs, but without success: {error}" if process.alive else f"has ended (exit code {code})"
+        output = tail(self._log, LOG_LINES) or "nothing"
+        return f"{self.program} {what}. Flags can be added by --peer-arg. The end of its output:\n{output}"

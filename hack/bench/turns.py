@@ -8,11 +8,10 @@ from msgspec import Struct
 
 from hack.bench import load, runs
 from hack.bench.comparison import Contender, Turn
-from hack.bench.load import Latency, NotInTime
+from hack.bench.load import Latency
 from hack.bench.peer import Peer
 from hack.bench.runs import Burst
 from hack.bench.stage import NAMESPACE, Side, Stage, say
-from vcsync.kube.errors import KubeError
 from vcsync.process import loop
 
 CLEARING_SECONDS = 600.0
@@ -59,20 +58,26 @@ def measure(
     for number, each in order(rounds, contenders):
         for contender in each:
             say(f"round {number} of {rounds}, {contender}: {amounts.burst} Pods, then one at a time")
-            done(_turn(stage, peer, contender, number, amounts))
+            done(turn(stage, peer, contender, number, amounts))
 
 
-def _turn(stage: Stage, peer: Peer | None, contender: Contender, number: int, amounts: Amounts) -> Turn:
+def turn(stage: Stage, peer: Peer | None, contender: Contender, number: int, amounts: Amounts) -> Turn:
+    """Start a contender, put the load on its side, and remove what it made.
+
+    Args:
+        stage: with no role running.
+        peer: needed if the turn is the peer's.
+        contender: whose turn it is.
+        number: of the round.
+        amounts: Pods of each part.
+    """
     if contender == "ours":
         stage.start_roles()
         made = loop.run(_load(stage, stage.tenant, amounts))
         stage.withdraw()
     elif contender == "peer" and peer is not None:
         peer.start()
-        try:
-            made = loop.run(_load(stage, peer.side, amounts))
-        except (KubeError, NotInTime, OSError, ExceptionGroup) as error:
-            raise peer.failed(error) from error
+        made = peer.run(_load(stage, peer.side, amounts))
         peer.withdraw()
     else:
         made = loop.run(_load(stage, stage.direct, amounts))

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import base64
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ POLL_SECONDS = 0.1
 Json = dict[str, Any]
 
 
-async def main(kubeconfig: Path) -> None:
-    """Sync the first running tenant."""
+async def main(kubeconfig: Path, end_at: str) -> None:
+    """Sync the first running tenant, until it has a Pod named `end_at`."""
     async with Client(Connection.from_kubeconfig_file(kubeconfig), name="super") as here:
         [tenant] = [
             each for each in await listed(here, VIRTUAL_CLUSTERS) if each["status"]["phase"] == "Running"
@@ -38,15 +39,17 @@ async def main(kubeconfig: Path) -> None:
         connection = Connection.from_kubeconfig_bytes(base64.b64decode(secret))
         async with Client(connection, name="tenant") as above:
             while True:
-                await sync(above, here, key)
+                await sync(above, here, key, end_at)
                 await asyncio.sleep(POLL_SECONDS)
 
 
-async def sync(above: Client, here: Client, key: str) -> None:
+async def sync(above: Client, here: Client, key: str, end_at: str) -> None:
     """Compare all Pods of the tenant and their copies once."""
     copies = {named(each): each for each in await listed(here, PODS)}
     for pod in await listed(above, PODS):
         namespace, name = named(pod)
+        if name == end_at:
+            sys.exit(4)
         space = names.super_namespace(key, namespace)
         copy = copies.get((space, name))
         if "deletionTimestamp" in pod["metadata"]:
@@ -116,8 +119,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--feature-gates", default="")
+    parser.add_argument("--end-at", default="", help="name of a Pod at which it ends with exit code 4")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(options().super_master_kubeconfig))
+    given = options()
+    asyncio.run(main(given.super_master_kubeconfig, given.end_at))

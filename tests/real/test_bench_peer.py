@@ -12,10 +12,11 @@ import pytest
 from hack.bench import comparison
 from hack.bench.comparison import PEER, Turn
 from hack.bench.peer import Peer, PeerFailed
-from hack.bench.stage import QUOTA, QUOTAS, SUPER, SYNCER, TENANT, Stage, stage, tenant_namespaces
-from hack.bench.turns import Amounts, measure
+from hack.bench.stage import QUOTA, QUOTAS, SUPER, SYNCER, Stage, stage, tenant_namespaces
+from hack.bench.turns import Amounts, measure, turn
 from hack.testbed import Cluster
 from tests.real.waiting import limit
+from vcsync.api import names
 
 AMOUNTS = Amounts(burst=10, warm_up=2, single=3)
 SMALL_SYNCER = f'exec {shlex.quote(sys.executable)} -m tests.real.small_syncer "$@"'
@@ -70,35 +71,48 @@ def test_a_program_that_runs_no_pod_is_reported_and_ended(peer: Peer, made: Stag
     assert not made.guests
 
 
+def test_the_end_of_a_program_in_its_turn_ends_the_measurement(peer: Peer, made: Stage) -> None:
+    program(peer.program.parent, f"{SMALL_SYNCER} --end-at=pod-00003")
+
+    with pytest.raises(PeerFailed, match=r"has ended \(exit code 4\)"):
+        turn(made, peer, "peer", 1, AMOUNTS)
+
+    peer.kill()
+
+
 @pytest.mark.timeout(900)
 def test_each_contender_has_the_super_cluster_for_itself_in_every_round(peer: Peer, made: Stage) -> None:
     program(peer.program.parent, SMALL_SYNCER)
     turns: list[Turn] = []
     left: list[list[str]] = []
 
-    def done(turn: Turn) -> None:
-        turns.append(turn)
+    def done(finished: Turn) -> None:
+        turns.append(finished)
         left.append(tenant_namespaces(made.bed.supers[SUPER]))
 
     measure(made, peer, 2, AMOUNTS, done)
 
-    assert [turn.contender for turn in turns] == ["direct", "ours", "peer", "direct", "peer", "ours"]
-    assert [turn.round for turn in turns] == [1, 1, 1, 2, 2, 2]
+    assert [each.contender for each in turns] == ["direct", "ours", "peer", "direct", "peer", "ours"]
+    assert [each.round for each in turns] == [1, 1, 1, 2, 2, 2]
     assert left == [[]] * 6, "nothing of one contender is there in the turn of the next"
     assert hard_quota(peer.side.cluster) == QUOTA
     syncers = {SYNCER: "ours", PEER: "peer"}
-    for turn in turns:
-        measured = {contender for process, contender in syncers.items() if process in turn.burst.usage.cpu}
-        assert measured == {turn.contender} - {"direct"}
-        assert turn.burst.pods == turn.burst.latency.pods == AMOUNTS.burst
-        assert turn.one_at_a_time.pods == AMOUNTS.single
-    labels = [turn.burst.usage.count(server=TENANT, verb="PATCH", resource="pods") for turn in turns]
-    assert sum(labels) < 2 * AMOUNTS.burst, (
-        "the control plane asks about new Pods, so that they need no label later"
-    )
-    verdicts = [line.verdict for line in comparison.lines(turns) if line.limit is not None]
-    assert len(verdicts) == 3
-    assert all(verdicts)
+    for each in turns:
+        measured = {contender for process, contender in syncers.items() if process in each.burst.usage.cpu}
+        assert measured == {each.contender} - {"direct"}
+        assert each.burst.pods == each.burst.latency.pods == AMOUNTS.burst
+        assert each.one_at_a_time.pods == AMOUNTS.single
+    judged = [line for line in comparison.lines(turns) if line.limit is not None]
+    assert len(judged) == 3
+    assert all(len(line.ours) == len(line.peer) == 2 for line in judged)
+
+
+def test_the_control_plane_asks_about_new_pods_if_the_user_wants_it(made: Stage) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+    status, _ = made.tenant.cluster.call("GET", f"{path}/{names.PLACEMENT_WEBHOOK}")
+
+    assert status == 200
 
 
 def hard_quota(cluster: Cluster) -> dict[str, str]:

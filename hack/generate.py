@@ -144,6 +144,7 @@ def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
             rbac.virtual_cluster_namespace(),
             rbac.usage_namespace(),
             rbac.drift_namespace(),
+            rbac.definitions_namespace(),
             rbac.endpoints_namespace(),
         ]
         files["admission.yaml"] = rbac.admission_policies()

@@ -65,6 +65,7 @@ _PUBLISHED: Final = (
     ("node.k8s.io", "runtimeclasses"),
     ("resource.k8s.io", "deviceclasses"),
     (SNAPSHOT_GROUP, "volumesnapshotclasses"),
+    ("gateway.networking.k8s.io", "gatewayclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
@@ -100,6 +101,13 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=("get", "create", "patch"),
             namespace=names.DRIFT_NAMESPACE,
         ),
+        # It keeps the CustomResourceDefinitions there that its super cluster publishes.
+        Grant(
+            group=CORE,
+            resources=("configmaps",),
+            verbs=("list", "create", "patch", "delete"),
+            namespace=names.DEFINITIONS_NAMESPACE,
+        ),
         # It shares the endpoints of Services there with super clusters of the same network.
         Grant(
             group="discovery.k8s.io",
@@ -125,6 +133,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=(*READ, "create", "update", "patch", "delete"),
         ),
         Grant(group=names.GROUP, resources=("namespaceplacements/status",), verbs=("update", "patch")),
+        # The CustomResourceDefinitions that it publishes to tenants.
+        Grant(group=CORE, resources=("configmaps",), verbs=("get",), namespace=names.DEFINITIONS_NAMESPACE),
         _tenant_credentials(names.ROLE_NSSCHEDULER),
         # It removes the root namespaces of tenants that have left; `admission_policies` confines it to those.
         Grant(group=CORE, resources=("namespaces",), verbs=("get", "delete")),
@@ -232,6 +242,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group="storage.k8s.io", resources=("storageclasses",), verbs=READ),
         Grant(group="scheduling.k8s.io", resources=("priorityclasses",), verbs=READ),
         Grant(group="resource.k8s.io", resources=("deviceclasses",), verbs=READ),
+        Grant(group="gateway.networking.k8s.io", resources=("gatewayclasses",), verbs=READ),
+        Grant(group="apiextensions.k8s.io", resources=("customresourcedefinitions",), verbs=READ),
         Grant(
             group="resource.k8s.io", resources=("resourceclaims",), verbs=(*READ, "create", "patch", "delete")
         ),
@@ -326,6 +338,12 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             Grant(group=group, resources=(plural,), verbs=(*READ, "create", "patch", "delete"))
             for group, plural in _PUBLISHED
         ),
+        # It publishes CustomResourceDefinitions as well, and deletes none: their objects would go with them.
+        Grant(
+            group="apiextensions.k8s.io",
+            resources=("customresourcedefinitions",),
+            verbs=(*READ, "create", "patch"),
+        ),
         # It deletes virtual nodes of super clusters that have left the pool, because their syncers are gone as well.
         Grant(group=CORE, resources=("nodes",), verbs=("list", "delete")),
         _WRITE_EVENTS,
@@ -353,6 +371,7 @@ def meta_manifests() -> list[Manifest]:
         virtual_cluster_namespace(),
         usage_namespace(),
         drift_namespace(),
+        definitions_namespace(),
         endpoints_namespace(),
     ]
     return [*namespaces, *_of_side("meta"), *admission_policies()]
@@ -521,6 +540,11 @@ def usage_namespace() -> Manifest:
 def drift_namespace() -> Manifest:
     """Return the meta cluster's namespace of the latest repairs."""
     return _object("v1", "Namespace", names.DRIFT_NAMESPACE)
+
+
+def definitions_namespace() -> Manifest:
+    """Return the meta cluster's namespace of the CustomResourceDefinitions that super clusters publish."""
+    return _object("v1", "Namespace", names.DEFINITIONS_NAMESPACE)
 
 
 def endpoints_namespace() -> Manifest:

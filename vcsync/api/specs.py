@@ -68,6 +68,8 @@ SLICE_RESOURCES: Final = (
 """Resources that a slice may name."""
 MAX_PUBLISHED: Final = 100
 """Largest number of classes of one kind that one super cluster publishes."""
+MAX_DEFINITIONS: Final = 20
+"""Largest number of CustomResourceDefinitions that one super cluster publishes."""
 
 
 def _takes(field: str, known: tuple[str, ...]) -> Rule:
@@ -794,6 +796,23 @@ class PublishedVolumeSnapshotClass(Struct, frozen=True, kw_only=True, rename="ca
     ] = "Delete"
 
 
+class PublishedGatewayClass(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A GatewayClass that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the GatewayClass.")]
+    controller_name: Annotated[
+        str, Meta(max_length=253), about("Name of the controller of its Gateways.")
+    ] = ""
+    description: Annotated[str, Meta(max_length=64), about("Description for users.")] = ""
+
+
+class PublishedDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A CustomResourceDefinition that the operator of a super cluster publishes to tenants."""
+
+    name: Annotated[ObjectName, about("Name of the CustomResourceDefinition.")]
+    digest: Annotated[str, Meta(max_length=64), about("Digest of what tenants get of it.")]
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -840,6 +859,16 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[PublishedVolumeSnapshotClass, ...],
         Meta(max_length=MAX_PUBLISHED),
         about("VolumeSnapshotClasses that tenants may use: those with the same label."),
+    ] = ()
+    gateway_classes: Annotated[
+        tuple[PublishedGatewayClass, ...],
+        Meta(max_length=MAX_PUBLISHED),
+        about("GatewayClasses that tenants see: those with the same label."),
+    ] = ()
+    custom_resource_definitions: Annotated[
+        tuple[PublishedDefinition, ...],
+        Meta(max_length=MAX_DEFINITIONS),
+        about("CustomResourceDefinitions that tenants get: those with the same label."),
     ] = ()
     conditions: Conditions = ()
     reports: Annotated[

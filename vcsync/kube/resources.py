@@ -105,6 +105,9 @@ VOLUME_SNAPSHOTS = Resource(
 VOLUME_SNAPSHOT_CLASSES = Resource(
     "snapshot.storage.k8s.io", "v1", "volumesnapshotclasses", "VolumeSnapshotClass", namespaced=False
 )
+GATEWAY_CLASSES = Resource(
+    "gateway.networking.k8s.io", "v1", "gatewayclasses", "GatewayClass", namespaced=False
+)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 CERTIFICATE_SIGNING_REQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False

@@ -23,7 +23,7 @@ HIDDEN = "Hidden"
 """Event reason: the tenant has a class of its own with the name of a published one."""
 AGAIN_SECONDS = 60.0
 """Seconds until the next attempt, where nothing reports the change that it waits for."""
-_OPTIONAL_BACKOFF = (1.0, AGAIN_SECONDS)
+OPTIONAL_BACKOFF = (1.0, AGAIN_SECONDS)
 """First and longest pause, in seconds, after reads of a kind that the tenant lacks or forbids."""
 
 _log = structlog.get_logger(__name__)
@@ -69,7 +69,7 @@ class ClassPublisher:
             self._kind.resource,
             label_selector=SELECTOR,
             sink=lambda _: self._changed(),
-            backoff=_OPTIONAL_BACKOFF,
+            backoff=OPTIONAL_BACKOFF,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cache.run())

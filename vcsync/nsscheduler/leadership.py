@@ -32,6 +32,7 @@ from vcsync.kube.resources import NAMESPACES
 from vcsync.nsscheduler.absence import SLICED, Absence, count_sliced, count_tenants, owner_exists
 from vcsync.nsscheduler.clients import LedgerClient, LedgerFence
 from vcsync.nsscheduler.commit import commit
+from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
@@ -44,7 +45,7 @@ from vcsync.nsscheduler.reconcile import (
     reconcile,
 )
 from vcsync.nsscheduler.roots import remove_orphaned_root, remove_record, remove_root
-from vcsync.nsscheduler.session import CLASSES, TenantSession, subject_of
+from vcsync.nsscheduler.session import PUBLISHED, TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
 from vcsync.nsscheduler.status_writer import StatusWriter
 from vcsync.nsscheduler.withdrawal import SMALL
@@ -145,6 +146,7 @@ class Leadership:
         self._woken_at = 0.0
         self._in_pool: frozenset[str] = frozenset()
         self._classes: dict[str, dict[str, tuple[Any, ...]]] = {}
+        self._definitions = DefinitionTexts(meta)
         self._pods: Resources = {}
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
@@ -227,6 +229,7 @@ class Leadership:
             handle,
             self.work.add,
             limiter=self.limiter,
+            definitions=self._definitions,
             placed=self._placed,
         )
         try:
@@ -235,13 +238,13 @@ class Leadership:
                 tasks.create_task(session.quotas.run())
                 tasks.create_task(session.events.run())
                 tasks.create_task(session.without_effect.run())
-                for publisher in session.classes.values():
+                for publisher in session.publishers.values():
                     tasks.create_task(publisher.run())
                 await wait_for_caches([session.namespaces, session.quotas])
                 handle.ready()
                 self.tenants[handle.key] = session
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
-                for item in CLASSES:
+                for item in PUBLISHED:
                     self.work.add(handle.key, item)
                 spec = released = None
                 while True:
@@ -329,9 +332,9 @@ class Leadership:
         self._note_pods()
 
     def _note_classes(self) -> None:
-        """Enqueue the published classes of all tenants whose kind has changed in the pool."""
-        for item, kind in CLASSES.items():
-            published = {view.id: getattr(view, kind.field) for view in self.pool.views.values()}
+        """Enqueue the published classes and definitions of all tenants whose kind has changed in the pool."""
+        for item, field in PUBLISHED.items():
+            published = {view.id: getattr(view, field) for view in self.pool.views.values()}
             classes = {super_id: found for super_id, found in published.items() if found}
             if classes != self._classes.get(item, {}):
                 self._classes[item] = classes
@@ -364,7 +367,7 @@ class Leadership:
             return await self._release_virtual_cluster(tenant)
         if namespace == REMAINS:
             return await self._clear_remains(tenant)
-        if namespace in CLASSES:
+        if namespace in PUBLISHED:
             return await self._publish_classes(tenant, namespace)
         return await self._reconcile(tenant, namespace)
 
@@ -554,7 +557,7 @@ class Leadership:
         if session is None:  # the item is enqueued when the tenant is connected
             return None
         try:
-            return await session.classes[item].publish(self.pool.views.values())
+            return await session.publishers[item].publish(self.pool.views.values())
         except Unauthorized as error:
             if error.endpoint == session.handle.client.name:
                 session.handle.refused()

@@ -90,6 +90,8 @@ class NamespaceScheduler:
                 }
                 for kind, reflector in reflectors.items()
             }
+            if session.definitions.troubles:
+                tenants[key]["definitions"] = dict(session.definitions.troubles)
         for tenant, _namespace in term.waiting:
             if tenant in tenants:
                 tenants[tenant]["waiting"] += 1

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from vcsync.kube.cache import Change
 from vcsync.kube.events import EventRecorder, EventType, ObjectRef
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
+from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.class_publisher import ClassPublisher
 from vcsync.nsscheduler.clients import TenantClient
+from vcsync.nsscheduler.definition_publisher import DefinitionPublisher
+from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.mirror import slim
 from vcsync.nsscheduler.reconcile import counted_hard, default_quota
 from vcsync.nsscheduler.withdrawal import Withdrawal
@@ -26,6 +28,13 @@ from vcsync.tenancy.brake import DeletionLimiter
 _COMPONENT = "vcsync-nsscheduler"
 CLASSES: Final[dict[str, PublishedKind]] = {f".{kind.resource.plural}": kind for kind in KINDS}
 """The work item for a tenant's published classes of each kind."""
+DEFINITIONS: Final = f".{CUSTOM_RESOURCE_DEFINITIONS.plural}"
+"""The work item for a tenant's published CustomResourceDefinitions."""
+PUBLISHED: Final[dict[str, str]] = {
+    **{item: kind.field for item, kind in CLASSES.items()},
+    DEFINITIONS: "custom_resource_definitions",
+}
+"""Work item -> the field of `SuperView` with what is published."""
 
 
 class TenantSession:
@@ -35,6 +44,7 @@ class TenantSession:
         handle: the tenant.
         changed: called with (cluster key, namespace) when a Namespace or its quotas have changed.
         limiter: the limiter of all tenants.
+        definitions: the definitions that operators publish.
         placed: returns the namespaces of a tenant that have entries in the ledger, with the number of their slices.
     """
 
@@ -44,6 +54,7 @@ class TenantSession:
         changed: Callable[[str, str], None],
         *,
         limiter: DeletionLimiter,
+        definitions: DefinitionTexts,
         placed: Callable[[str], Mapping[str, int]],
     ) -> None:
         self._placed = placed
@@ -63,7 +74,14 @@ class TenantSession:
             sink=self._quota_changed,
         )
         self.events = EventRecorder(handle.client, _COMPONENT)
-        self.classes = {
+        self.definitions = DefinitionPublisher(
+            handle.key,
+            handle.client,
+            definitions,
+            events=self.events,
+            changed=partial(changed, handle.key, DEFINITIONS),
+        )
+        self.publishers: dict[str, ClassPublisher | DefinitionPublisher] = {
             item: ClassPublisher(
                 handle.key,
                 handle.client,
@@ -73,7 +91,8 @@ class TenantSession:
             )
             for item, kind in CLASSES.items()
         }
-        """Publishes classes to the tenant, by work item."""
+        """What publishes classes and definitions to the tenant, by work item."""
+        self.publishers[DEFINITIONS] = self.definitions
         self.without_effect = WithoutEffect(handle, self.events)
         self.control_plane = TenantClient(
             handle.client, self.namespaces.observe, self._emit, self.withdrawal.require

@@ -13,6 +13,7 @@ from vcsync.api import names
 from vcsync.api.specs import MAX_PUBLISHED
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope, untyped
+from vcsync.objects.merge_patch import create_merge_patch
 
 SELECTOR: Final = f"{names.SUPER_PUBLIC}={names.TRUE}"
 """Label selector of published objects, in super clusters and in tenants."""
@@ -28,7 +29,7 @@ class PublishedKind(Struct, frozen=True, kw_only=True):
         field: name of the field of `SuperClusterStatus` and `SuperView` with the descriptions.
         describe: returns what tenants may know of an object of a super cluster; None if it must not be published.
         content: returns the tenant's object without its metadata, from the descriptions by super cluster.
-        fixed: fields that cannot change after the creation, or that published objects do not have.
+        fixed: fields that cannot change after the creation, or that published objects do not have. A dot leads into a field.
         changing: fields that follow the operators' objects.
         owned: returns whether vcsync has made an object of a tenant that has the label, by a field that cannot change.
         default: annotation of the default class; "" if tenants get no default.
@@ -111,18 +112,27 @@ def difference(kind: PublishedKind, found: Envelope, body: Body) -> Body | None:
     Whether it is the default is up to the tenant after its creation.
     """
     there = content_of(found)
-    if any(
-        there.get(field) != body.get(field) for field in kind.fixed if there.get(field) or body.get(field)
-    ):
+    if any((_at(there, field) or None) != (_at(body, field) or None) for field in kind.fixed):
         return None
     patch: Body = {}
     published_by = body["metadata"]["annotations"][names.PUBLISHED_BY]
     if found.annotations.get(names.PUBLISHED_BY) != published_by:
         patch["metadata"] = {"annotations": {names.PUBLISHED_BY: published_by}}
     for field in kind.changing:
-        if (there.get(field) or None) != (body.get(field) or None):
+        before, after = there.get(field) or None, body.get(field) or None
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            if part := create_merge_patch(before, after):
+                patch[field] = part
+        elif before != after:
             patch[field] = body.get(field)
     return patch
+
+
+def _at(content: Body, path: str) -> Any:
+    found: Any = content
+    for field in path.split("."):
+        found = found.get(field) if isinstance(found, Mapping) else None
+    return found
 
 
 def content_of(found: Envelope) -> Body:

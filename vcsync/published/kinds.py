@@ -4,6 +4,7 @@ from typing import Final
 
 from vcsync.published import (
     device_class,
+    gateway_class,
     ingress_class,
     priority_class,
     runtime_class,
@@ -19,5 +20,6 @@ KINDS: Final[tuple[PublishedKind, ...]] = (
     runtime_class.KIND,
     device_class.KIND,
     volume_snapshot_class.KIND,
+    gateway_class.KIND,
 )
 """All published kinds."""

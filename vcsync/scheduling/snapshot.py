@@ -6,7 +6,9 @@ from enum import IntEnum
 from msgspec import Struct
 
 from vcsync.api.specs import (
+    PublishedDefinition,
     PublishedDeviceClass,
+    PublishedGatewayClass,
     PublishedIngressClass,
     PublishedPriorityClass,
     PublishedRuntimeClass,
@@ -59,6 +61,8 @@ class SuperView(Struct, frozen=True):
         device_classes: DeviceClasses that it publishes.
         network_id: network whose members route Pod addresses to each other; empty for none.
         volume_snapshot_classes: VolumeSnapshotClasses that it publishes.
+        gateway_classes: GatewayClasses that it publishes.
+        custom_resource_definitions: names and digests of the CustomResourceDefinitions that it publishes.
     """
 
     id: str
@@ -77,6 +81,8 @@ class SuperView(Struct, frozen=True):
     network_id: str = ""
     out_of_touch: str = ""
     volume_snapshot_classes: tuple[PublishedVolumeSnapshotClass, ...] = ()
+    gateway_classes: tuple[PublishedGatewayClass, ...] = ()
+    custom_resource_definitions: tuple[PublishedDefinition, ...] = ()
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct, field, to_builtins
 
 from vcsync.api import names
-from vcsync.api.conditions import set_condition
+from vcsync.api.conditions import condition_of, set_condition
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.api.specs import SuperClusterSpec, Trouble
@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 BRAKED = "Braked"
 """Type of the SuperCluster's condition which reports that deletions without an observed request wait for an operator."""
+NOT_PUBLISHED = "DefinitionsNotPublished"
+"""Type of the SuperCluster's condition which reports that tenants do not get definitions with the label."""
 _LONGEST_MESSAGE = 4096
 
 Amounts = dict[str, int]
@@ -108,6 +110,7 @@ def status_patch(
     now: str,
     brakes: Collection[Brake] = (),
     published: Published | None = None,
+    unpublished: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the merge patch of the SuperCluster's status. While no node is ready, the last amounts remain.
 
@@ -122,6 +125,8 @@ def status_patch(
         now: the current time in RFC 3339.
         brakes: deletions that wait for an operator.
         published: the published classes. The last ones remain of kinds that are absent, since theirs are not known.
+        unpublished: name -> why tenants do not get a CustomResourceDefinition with the label. The condition appears with
+            the first one.
     """
     ready = reachable and seen.ready > 0
     generation, before = current.generation, current.status
@@ -154,6 +159,18 @@ def status_patch(
         now=now,
         observed_generation=generation,
     )
+    if unpublished or condition_of(updated, NOT_PUBLISHED) is not None:
+        updated = set_condition(
+            updated,
+            NOT_PUBLISHED,
+            status=bool(unpublished),
+            reason="Refused" if unpublished else "AllPublished",
+            message="; ".join(f"{name}: {why}" for name, why in sorted((unpublished or {}).items()))[
+                :_LONGEST_MESSAGE
+            ],
+            now=now,
+            observed_generation=generation,
+        )
     allocatable = seen.allocatable if seen.ready else from_quantities(before.allocatable)
     largest_node = seen.largest_node if seen.ready else from_quantities(before.largest_node)
     return {
@@ -196,6 +213,7 @@ class _Report(NamedTuple):
     version: str
     brakes: tuple[Brake, ...]
     published: Published
+    unpublished: Mapping[str, str]
     troubles: tuple[Trouble, ...]
 
 
@@ -215,6 +233,7 @@ class Heartbeat:
         identity: name of the syncer that reports.
         brakes: returns the deletions that wait for an operator.
         published: returns the published classes of the kinds that have been read.
+        unpublished: returns the definitions that are not published, and why.
         troubles: returns the reasons why tenants are not fully served.
         shard: (number, count) of the shard of tenants. Only the first shard reports on the super cluster itself; every
             shard reports on its tenants.
@@ -234,6 +253,7 @@ class Heartbeat:
         identity: str,
         brakes: Callable[[], Collection[Brake]] = tuple,
         published: Callable[[], Published] = dict,
+        unpublished: Callable[[], Mapping[str, str]] = dict,
         troubles: Callable[[], Iterable[Trouble]] = tuple,
         shard: tuple[int, int] = (1, 1),
         interval: float = 20.0,
@@ -242,6 +262,7 @@ class Heartbeat:
         self._settings = settings
         self._brakes = brakes
         self._published = published
+        self._unpublished = unpublished
         self._troubles = troubles
         self._shard = shard
         self._is_first = shard[0] == 1
@@ -314,6 +335,7 @@ class Heartbeat:
             self._version,
             tuple(self._brakes()),
             self._published() if self._is_first else {},
+            self._unpublished() if self._is_first else {},
             reported(self._troubles()),
         )
 
@@ -334,6 +356,7 @@ class Heartbeat:
                 now=time_text(datetime.now(UTC)),
                 brakes=report.brakes,
                 published=report.published,
+                unpublished=report.unpublished,
             )["status"]
         if (reports := reports_patch(current.status.reports, report.troubles, self._shard)) is not None:
             status["reports"] = reports

@@ -37,9 +37,11 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
+from vcsync.published.definitions import differences
 from vcsync.published.kind import described
 from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
+from vcsync.syncer.definitions import DefinitionStore
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
@@ -223,6 +225,7 @@ class Syncer:
         )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._out_of_touch = False
+        self._definitions = DefinitionStore(meta, super_client, super_id)
         self._heartbeat = Heartbeat(
             meta=meta,
             super_client=super_client,
@@ -233,6 +236,7 @@ class Syncer:
             identity=self._settings.identity,
             brakes=self._limiter.braked.values,
             published=self._published,
+            unpublished=self._unpublished,
             troubles=self._troubles,
             shard=self._settings.shard,
             settings=self._settings_read,
@@ -273,6 +277,8 @@ class Syncer:
                 tasks.create_task(self.ledger.reflector.run())
                 tasks.create_task(self._super_clusters.run())
                 tasks.create_task(self._heartbeat_when_synced())
+                if self._settings.shard[0] == 1:
+                    tasks.create_task(self._definitions.run())
                 tasks.create_task(self._bind_streams_when_permitted())
                 await wait_for_caches(
                     [*self.caches.required(), self.ledger.reflector, self._super_clusters.reflector]
@@ -336,8 +342,17 @@ class Syncer:
     def _published(self) -> Published:
         """Return the published classes of the kinds that have been read."""
         caches = ((kind, self.caches.classes[kind.resource]) for kind in PUBLISHED)
-        return {
+        classes = {
             kind.status_field: described(kind, each.cache.items()) for kind, each in caches if each.synced
+        }
+        definitions = self._definitions.published
+        return classes if definitions is None else {**classes, "customResourceDefinitions": definitions}
+
+    def _unpublished(self) -> dict[str, str]:
+        """Return why tenants do not get definitions that the operator publishes here, by name."""
+        return {
+            **differences(self._super_clusters.views.values(), self.super_id),
+            **self._definitions.refused,
         }
 
     def _in_shard(self, virtual_cluster: VirtualCluster) -> bool:
@@ -703,6 +718,11 @@ class Syncer:
                 "longestStepSeconds": self._patrol.cost.longest_step,
             },
             "braked": [to_builtins(brake) for brake in self._limiter.braked.values()],
+            "definitions": {
+                "published": [each.name for each in self._definitions.published or ()],
+                "refused": self._unpublished(),
+                "notStored": self._definitions.trouble or None,
+            },
             "drift": {
                 "repairs": self._drift.total,
                 "notStored": self._drift_store.trouble or None,
@@ -718,6 +738,7 @@ class Syncer:
             self.ledger.reflector,
             self._registry.virtual_clusters,
             self._super_clusters.reflector,
+            self._definitions.reflector,
         )
 
     def _tenant_status(self, statistics: TenantStatistics, now: float) -> dict[str, Any]:

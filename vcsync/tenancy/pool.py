@@ -261,6 +261,7 @@ class Pool:
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
             network_id=spec.network_id,
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
+            custom_resource_definitions=status.custom_resource_definitions,
             **{kind.field: getattr(status, kind.field) for kind in KINDS},
         )
 

@@ -68,7 +68,8 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
-def _definition(kind: str) -> dict[str, Any]:
+def definition(kind: str) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a kind."""
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
     properties = _SCHEMAS[kind]
     version = {
@@ -102,12 +103,12 @@ def served(*clusters: Cluster) -> Iterator[None]:
     try:
         for cluster in clusters:
             for kind in _KINDS:
-                cluster.kubectl("apply", "-f", "-", input=json.dumps(_definition(kind)))
+                cluster.kubectl("apply", "-f", "-", input=json.dumps(definition(kind)))
         yield
     finally:
         for cluster in clusters:
             for kind in _KINDS:
-                cluster.kubectl("delete", "crd", _definition(kind)["metadata"]["name"], "--ignore-not-found")
+                cluster.kubectl("delete", "crd", definition(kind)["metadata"]["name"], "--ignore-not-found")
 
 
 def snapshot_class(name: str, *, public: bool = True) -> dict[str, Any]:

@@ -46,10 +46,18 @@ def test_no_grant_escalates(side: str, role: str, grant: rbac.Grant) -> None:
             "nodes/proxy",
             "certificatesigningrequests",
         }
-    assert grant.group not in {
-        "rbac.authorization.k8s.io",
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
+    assert grant.group not in {"rbac.authorization.k8s.io", "admissionregistration.k8s.io"}
+
+
+def test_definitions_are_deleted_by_no_role_and_written_in_tenants_only() -> None:
+    found = {
+        (side, role): grant.verbs
+        for side, role, grant in (each.values for each in EVERY_GRANT)
+        if grant.group == "apiextensions.k8s.io"
+    }
+    assert found == {
+        ("super", names.ROLE_SYNCER): rbac.READ,
+        ("tenant", names.ROLE_NSSCHEDULER): (*rbac.READ, "create", "patch"),
     }
 
 

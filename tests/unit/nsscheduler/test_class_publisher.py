@@ -216,7 +216,7 @@ async def test_a_tenant_that_lacks_the_kind_gets_its_classes_when_it_has_it(
     async def missing(*_: Any, **__: Any) -> None:
         raise NotFound(Status(404, message="the server could not find the requested resource"))
 
-    monkeypatch.setattr(class_publisher, "_OPTIONAL_BACKOFF", (0.01, 0.01))
+    monkeypatch.setattr(class_publisher, "OPTIONAL_BACKOFF", (0.01, 0.01))
     async with stage.process():
         with monkeypatch.context() as without:
             without.setattr(stage.tenant, lacks, missing)

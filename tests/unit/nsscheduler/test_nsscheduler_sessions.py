@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import VirtualClusterSpec
+from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.session import TenantSession
 from vcsync.objects.envelope import Envelope
 from vcsync.tenancy.brake import DeletionLimiter, Releases
+
+NO_DEFINITIONS = DefinitionTexts(SimpleNamespace())  # type: ignore[arg-type]
 
 
 def test_a_changed_quota_enqueues_its_namespace() -> None:
@@ -18,6 +21,7 @@ def test_a_changed_quota_enqueues_its_namespace() -> None:
         handle,  # type: ignore[arg-type]
         lambda key, namespace: looked.append((key, namespace)),
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
+        definitions=NO_DEFINITIONS,
         placed=lambda _: {},
     )
 
@@ -62,6 +66,7 @@ async def test_placements_whose_reason_was_lost_are_counted() -> None:
             handle,  # type: ignore[arg-type]
             lambda *_: None,
             limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
+            definitions=NO_DEFINITIONS,
             placed=lambda key: namespaces if key == "acme" else {},
         )
         for name in ("whole", "without-quota", "default-quota", "drained"):
@@ -79,6 +84,7 @@ async def test_a_changed_or_deleted_namespace_is_enqueued() -> None:
         handle,  # type: ignore[arg-type]
         lambda key, namespace: looked.append((key, namespace)),
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
+        definitions=NO_DEFINITIONS,
         placed=lambda _: {},
     )
     session.namespaces.observe(envelope("shop"))

@@ -675,6 +675,35 @@ _UNCHANGED: Final = ("labels", "annotations", "ownerReferences")
 
 
 def tenant_admission() -> list[Manifest]:
+    """Return the policies of a tenant's control plane: `_no_streams`, and `_own_definitions_only`."""
+    return _no_streams() + _own_definitions_only()
+
+
+def _own_definitions_only() -> list[Manifest]:
+    """Confine the namespace scheduler to definitions that it has made, and to those without webhook.
+
+    RBAC cannot express this. A webhook for conversion would get all objects of a kind, and could change them.
+    """
+    account = names.service_account(names.ROLE_NSSCHEDULER)
+    annotation = f"metadata.?annotations.orValue({{}})[?'{names.DEFINITION}'].orValue('') != ''"
+    expressions = (
+        (f"request.operation == 'CREATE' || oldObject.{annotation}", "change definitions that it has made"),
+        ("object.spec.?conversion.?strategy.orValue('None') == 'None'", "write definitions without webhook"),
+    )
+    return _validating_policy(
+        f"{account}-definitions",
+        names.ROLE_NSSCHEDULER,
+        group="apiextensions.k8s.io",
+        operations=("CREATE", "UPDATE"),
+        resource="customresourcedefinitions",
+        validations=[
+            {"expression": each, "message": f"{account} may only {what}", "reason": "Forbidden"}
+            for each, what in expressions
+        ],
+    )
+
+
+def _no_streams() -> list[Manifest]:
     """Return the policy that makes a tenant's own kube-apiserver explain why exec, attach and port-forward do not work.
 
     The policy applies while there are virtual nodes whose kubelet API no syncer serves, so it ends when the tenant leaves.

@@ -33,7 +33,7 @@ from vcsync.objects.envelope import Envelope, untyped
 from vcsync.objects.merge_patch import create_merge_patch
 from vcsync.published import definitions
 from vcsync.published.definitions import Chosen
-from vcsync.published.kind import SELECTOR
+from vcsync.published.kind import SELECTED, SELECTOR
 from vcsync.scheduling.snapshot import SuperView
 
 NOT_PUBLISHED: Final = "NotPublished"
@@ -209,6 +209,10 @@ class DefinitionPublisher:
                 return True  # the watch reports it
             if missing := definitions.missing_versions(whole, body):
                 self._report_kept(whole, missing)
+                if (
+                    SELECTED.items() - whole.labels.items()
+                ):  # the watch then reports when the tenant has dropped the version
+                    await self._patch(cache, whole, {"labels": SELECTED})
                 return True
             metadata = definitions.marks(wanted, whole.generation + 1)
             spec = create_merge_patch(untyped(whole.spec), body["spec"])

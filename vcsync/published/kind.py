@@ -15,6 +15,8 @@ from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope, untyped
 from vcsync.objects.merge_patch import create_merge_patch
 
+SELECTED: Final = {names.SUPER_PUBLIC: names.TRUE}
+"""Labels of published objects, in super clusters and in tenants."""
 SELECTOR: Final = f"{names.SUPER_PUBLIC}={names.TRUE}"
 """Label selector of published objects, in super clusters and in tenants."""
 

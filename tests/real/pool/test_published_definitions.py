@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from pool_kit import Json, Pool, Space, annotation, condition, read
+from pool_kit import Json, Pool, Space, annotation, condition, items, read
 from snapshotter_kit import BASE, GROUP, SNAPSHOTS, Snapshotter, definition, served, snapshot, snapshot_class
 from volume_kit import bound, claim, published, shown, user
 
+from hack.testbed import Cluster, KubectlError
 from hack.testbed.provisioner import storage_class
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -22,6 +23,16 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "widgets.published.example.com"
 RETRIED_SECONDS = 180.0
 """Time until a kind that a server begins to serve has been found, on a quiet machine: up to two pauses of a minute."""
+WEBHOOK: Json = {
+    "conversion": {
+        "strategy": "Webhook",
+        "webhook": {
+            "clientConfig": {"url": "https://converter.operators.example/convert"},
+            "conversionReviewVersions": ["v1"],
+        },
+    }
+}
+"""Part of the spec of a definition that tenants must not get."""
 V1, V1ALPHA1 = "v1", "v1alpha1"
 
 
@@ -63,6 +74,13 @@ def applied(space: Space, body: Json) -> bool:
     return True
 
 
+def removed(cluster: Cluster, *found: str) -> None:
+    """Delete definitions, and wait until they and their objects are gone."""
+    cluster.kubectl("delete", "crd", *found, "--ignore-not-found", "--wait=false")
+    for name in found:
+        eventually(lambda name=name: read(cluster, f"{DEFINITIONS}/{name}") is None, RETRIED_SECONDS)  # type: ignore[misc]
+
+
 @contextmanager
 def at(pool: Pool, super_id: str, body: Json) -> Iterator[None]:
     """Have a definition in a super cluster as its operator, until the block ends."""
@@ -71,7 +89,7 @@ def at(pool: Pool, super_id: str, body: Json) -> Iterator[None]:
     try:
         yield
     finally:
-        cluster.kubectl("delete", "crd", body["metadata"]["name"], "--ignore-not-found")
+        removed(cluster, body["metadata"]["name"])
 
 
 @pytest.fixture
@@ -81,8 +99,21 @@ def space(pool: Pool) -> Iterator[Space]:
     found = (WIDGETS, gateways, *(definition(kind)["metadata"]["name"] for kind in SYNCED))
     with pool.space() as space:
         yield space
+        # While they are published, those that are removed come back.
+        supers = f"/apis/{names.API_VERSION}/superclusters"
+        eventually(
+            lambda: (
+                not any(each["status"]["customResourceDefinitions"] for each in items(pool.bed.meta, supers))
+            )
+        )
         for tenant in ("acme", "umbrella"):
-            pool.cluster(tenant).kubectl("delete", "crd", *found, "--ignore-not-found")
+            eventually(lambda tenant=tenant: not published_to(pool.cluster(tenant)))  # type: ignore[misc]
+            removed(pool.cluster(tenant), *found)
+
+
+def published_to(tenant: Cluster) -> list[Json]:
+    """Return the definitions of a tenant that are published now."""
+    return items(tenant, f"{DEFINITIONS}?labelSelector={names.SUPER_PUBLIC}")
 
 
 def seen(space: Space, name: str = WIDGETS) -> Json | None:
@@ -184,12 +215,7 @@ def test_only_the_spec_goes_along(pool: Pool, space: Space) -> None:
 
 
 def test_a_definition_with_a_webhook_is_refused_and_the_operator_is_told(pool: Pool, space: Space) -> None:
-    config = {"url": "https://converter.operators.example/convert"}
-    conversion = {
-        "strategy": "Webhook",
-        "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
-    }
-    with at(pool, "r1", widgets(conversion=conversion)):
+    with at(pool, "r1", widgets(**WEBHOOK)):
         eventually(lambda: "spec.conversion.strategy" in not_published(pool, "r1").get("message", ""))
         assert not_published(pool, "r1")["status"] == "True"
         assert seen(space) is None
@@ -248,14 +274,15 @@ def test_a_tenants_own_definition_stays_and_is_told_that_it_hides_one(pool: Pool
         assert versions(space) == ["v2"]
     # Withdrawal does nothing to it, either.
     with at(pool, "r1", widgets(public=False)):
-        eventually(
-            lambda: not read(pool.bed.meta, "/api/v1/namespaces/vcsync-definitions/configmaps")["items"]
-        )  # type: ignore[index]
+        texts = (
+            f"/api/v1/namespaces/{names.DEFINITIONS_NAMESPACE}/configmaps?labelSelector={names.DEFINITION_OF}"
+        )
+        eventually(lambda: not items(pool.bed.meta, texts))
         found = seen(space) or {}
         assert found["metadata"]["uid"] == uid
         assert found["metadata"]["annotations"][names.DEFINITION] == forged[names.DEFINITION]
     with at(pool, "r1", widgets()):
-        space.kubectl("delete", "crd", WIDGETS)
+        space.kubectl("delete", "crd", WIDGETS, "--wait=false")
         eventually(lambda: publishers(space) == "r1" and versions(space) == [V1], RETRIED_SECONDS)
 
 
@@ -271,8 +298,29 @@ def test_a_definition_that_the_tenant_changes_becomes_its_own(pool: Pool, space:
         with at(pool, "r2", widgets(version(V1, colour={"type": "string"}))):
             eventually(lambda: not_published(pool, "r2").get("status") != "True")
             assert versions(space) == [V1, "v2"]
-        space.kubectl("delete", "crd", WIDGETS)
+        space.kubectl("delete", "crd", WIDGETS, "--wait=false")
         eventually(lambda: publishers(space) == "r1" and versions(space) == [V1], RETRIED_SECONDS)
+
+
+def test_the_role_can_change_no_definition_that_it_has_not_made(space: Space) -> None:
+    user = (
+        f"--as=system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(names.ROLE_NSSCHEDULER)}"
+    )
+    space.apply(widgets(public=False))
+
+    def refusal(*arguments: str, given: Json | None = None) -> str:
+        try:
+            return space.tenant.kubectl(*arguments, user, input=json.dumps(given) if given else None)
+        except KubectlError as error:
+            return str(error)
+
+    change = ("patch", "crd", WIDGETS, "--type=merge", "-p", '{"metadata": {"labels": {"a": "b"}}}')
+    assert "may only change definitions that it has made" in refusal(*change)
+    assert "forbidden" in refusal("delete", "crd", WIDGETS)
+    removed(space.tenant, WIDGETS)
+    assert "may only write definitions without webhook" in refusal(
+        "create", "-f", "-", given=widgets(**WEBHOOK)
+    )
 
 
 def test_what_changes_while_the_roles_are_down_is_caught_up(pool: Pool, space: Space) -> None:

@@ -15,7 +15,14 @@ from memory_cluster import MemoryCluster, until
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.kube.errors import Conflict, Forbidden, Status, Unreachable
-from vcsync.kube.resources import EVENTS, LEASES, NAMESPACES, RESOURCE_QUOTAS, SECRETS
+from vcsync.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    RESOURCE_QUOTAS,
+    SECRETS,
+)
 from vcsync.nsscheduler import NamespaceScheduler
 from vcsync.nsscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -135,6 +142,19 @@ def test_a_tenant_whose_resourcequotas_cannot_be_read_in_time_is_shown_with_the_
             await until(lambda: scheduler.status()["tenants"][ROOT]["state"] == "Ready")
 
     in_virtual_time(main())
+
+
+async def test_operators_see_which_published_definitions_a_tenant_lacks(stage: Stage) -> None:
+    name = "widgets.example.com"
+    stage.tenant.put(CUSTOM_RESOURCE_DEFINITIONS, name)
+    found = stage.meta.found(SUPER_CLUSTERS, "r1")
+    assert found is not None
+    published = {"customResourceDefinitions": [{"name": name, "digest": "d1"}]}
+    stage.meta.put(SUPER_CLUSTERS, "r1", **{**found, "status": {**found["status"], **published}})
+    async with stage.running() as scheduler:
+        await until(lambda: "definitions" in scheduler.status().get("tenants", {}).get(ROOT, {}))
+        shown = scheduler.status()["tenants"][ROOT]
+    assert shown["definitions"] == {name: "the tenant has a definition of its own"}
 
 
 async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> None:

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from engine_paper import PaperApi
 from hypothesis import given
@@ -15,7 +16,7 @@ from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus, Trouble
 from vcsync.kube.errors import Status, Unauthorized
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
-from vcsync.syncer.heartbeat import Heartbeat, capacity, reports_patch, status_patch
+from vcsync.syncer.heartbeat import NOT_PUBLISHED, Heartbeat, capacity, reports_patch, status_patch
 from vcsync.syncer.service import Syncer, in_shard
 
 
@@ -57,6 +58,36 @@ def written(
         version="v1.36.3",
         now="2026-05-01T12:00:00Z",
     )
+
+
+def test_definitions_that_tenants_do_not_get_are_reported_until_they_are_published() -> None:
+    def reported(unpublished: dict[str, str], conditions: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+        patch = status_patch(
+            SuperCluster(
+                name="r1",
+                spec=SuperClusterSpec(id="r1"),
+                status=msgspec.convert({"conditions": conditions}, SuperClusterStatus),
+            ),
+            capacity([]),
+            allocated={},
+            reachable=True,
+            why_unreachable="",
+            identity="me",
+            version="v1.36.3",
+            now="2026-05-01T12:00:00Z",
+            unpublished=unpublished,
+        )
+        found: list[dict[str, Any]] = patch["status"]["conditions"]
+        return found
+
+    def last(conditions: list[dict[str, Any]]) -> tuple[str, str, str] | None:
+        found = next((each for each in conditions if each["type"] == NOT_PUBLISHED), None)
+        return found and (found["status"], found["reason"], found.get("message", ""))
+
+    assert last(reported({})) is None, "only operators that publish definitions see it"
+    told = reported({"b.example.com": "spec.group: no", "a.example.com": "spec: no"})
+    assert last(told) == ("True", "Refused", "a.example.com: spec: no; b.example.com: spec.group: no")
+    assert last(reported({}, tuple(told))) == ("False", "AllPublished", "")
 
 
 def test_a_super_cluster_that_does_not_answer_is_not_ready_with_the_reason() -> None:

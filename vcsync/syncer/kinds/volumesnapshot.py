@@ -2,7 +2,7 @@
 
 The label with the super cluster's id says where a snapshot is, as it does for claims, and is written before the copy is
 created. A snapshot that was taken is never taken again, since it would have other data. Nothing of VolumeSnapshotContents is
-read below. Tenants bring the CustomResourceDefinition themselves, so their objects may have any shape.
+read below. Tenants can bring a CustomResourceDefinition of their own, so their objects may have any shape.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _always(_: Json, __: Tenant) -> bool:
     return True
 
 
-def _service_goes(service: Json, _: Tenant) -> bool:
+def service_goes(service: Json, _: Tenant) -> bool:
     """Return whether a Service is synced: not the API server's own, which every cluster has, nor with external IPs."""
     return place(service) != ("default", "kubernetes") and not (service.get("spec") or {}).get("externalIPs")
 
@@ -72,7 +72,7 @@ def _endpoint_slice_goes(found: Json, tenant: Tenant) -> bool:
     name = labels(found).get(convert.SERVICE_NAME, "")
     namespace, _ = place(found)
     service = tenant.cluster.get("services", namespace, name)
-    if service is None or not _service_goes(service, tenant):
+    if service is None or not service_goes(service, tenant):
         return False
     written = labels(found).get(convert.MANAGED_BY, "").endswith("-controller.k8s.io")
     return not written and not (service.get("spec") or {}).get("selector")
@@ -128,7 +128,7 @@ CONTENTS = (
         goes=_budget_goes,
         stray=lambda found: keys.CLUSTER in annotations(found),
     ),
-    Content("services", convert.service, convert.service, goes=_service_goes),
+    Content("services", convert.service, convert.service, goes=service_goes),
     Content(
         "ingresses",
         convert.ingress,
@@ -286,7 +286,7 @@ def service_addresses(world: World) -> Iterator[Finding]:
         for service in tenant.cluster.all("services"):
             namespace, name = place(service)
             line = world.placement(tenant.key, namespace)
-            if line is None or not line.slices or not _service_goes(service, tenant) or deleting(service):
+            if line is None or not line.slices or not service_goes(service, tenant) or deleting(service):
                 continue
             there = super_namespace(tenant.key, namespace)
             copies = [

@@ -40,12 +40,14 @@ _RULES = (
     "/apis/policy/v1/poddisruptionbudgets",
     "/apis/resource.k8s.io/v1/resourceclaims",
 )
-_OPTIONAL = ("/apis/snapshot.storage.k8s.io/v1/volumesnapshots",)
-"""Kinds that clusters may lack, as they come with a CustomResourceDefinition."""
+_SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+_SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"
+_OPTIONAL = (_SNAPSHOTS, _SERVICE_CIDRS)
+"""Kinds that clusters may lack, as they come with a CustomResourceDefinition or a later version."""
 TENANT_KINDS = (
     *(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")),
     *_RULES,
-    *_OPTIONAL,
+    _SNAPSHOTS,
 )
 SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES, *_OPTIONAL)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"

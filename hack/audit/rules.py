@@ -2,7 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-from hack.audit import claims, endpoints, hosts, isolation, ledger, nodes_and_tokens, objects, pods, snapshots
+from hack.audit import (
+    claims,
+    cluster_ips,
+    endpoints,
+    hosts,
+    isolation,
+    ledger,
+    nodes_and_tokens,
+    objects,
+    pods,
+    snapshots,
+)
 from hack.audit.findings import Finding
 from hack.audit.world import World
 
@@ -19,6 +30,8 @@ RULES: tuple[Rule, ...] = (
     objects.strays,
     objects.doubles,
     objects.service_addresses,
+    cluster_ips.kept_addresses,
+    cluster_ips.shared_addresses,
     endpoints.remote_endpoints,
     hosts.hosts,
     claims.claims,

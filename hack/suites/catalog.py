@@ -83,7 +83,7 @@ SUITES = (
         "`vcsync up` and `vcsync demo`",
         "verify",
         _real("demo", "hollow", "metering_pods", "split", "up", "up_classes", "up_metrics", "up_kubelet_api",
-              "up_kubelet_metrics", "up_placed_pods", "up_proxy", "up_real_super", "up_streams", "up_volumes"),
+              "up_kubelet_metrics", "up_name_server", "up_placed_pods", "up_proxy", "up_real_super", "up_streams", "up_volumes"),
         OTHER_TESTS,
         programs=("helm",),
     ),
@@ -113,6 +113,7 @@ SUITES = (
         OTHER_TESTS,
     ),
     Suite("failure", "super clusters that fail and return", "verify", _real("failure"), OTHER_TESTS),
+    Suite("dual-stack", "Services on super clusters of one and of two IP families", "verify", _real("dual_stack"), OTHER_TESTS),
     Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=POOL_PROGRAMS),
     Suite(
         "pool-embedded", "the pool with embedded tenants", "verify", (POOL,), environment=EMBEDDED, programs=POOL_PROGRAMS,

@@ -64,6 +64,7 @@ class TestBed:
         etcd_members: int = 1,
         ours: bool = False,
         real_nodes: bool = False,
+        dual_stack: Collection[str] = (),
         pool: Path | None = None,
         detached: bool = False,
         progress: Progress | None = None,
@@ -84,6 +85,7 @@ class TestBed:
             ours: whether embedded clusters have vcsync's controllers and hollow nodes instead of
                 kube-controller-manager, kube-scheduler and kwok.
             real_nodes: whether each super cluster has one real node instead of hollow ones; needs root.
+            dual_stack: names of the clusters whose kube-apiservers allocate cluster IPs of both IP families.
             pool: kubeconfig of the role `streams`, which may be written later: Pods of embedded tenants are then reached.
             detached: whether the servers outlive this process; `stop_recorded(directory)` stops them.
             progress: called with lines of progress.
@@ -97,7 +99,14 @@ class TestBed:
         self._etcd_members = etcd_members
         self._ours = ours
         self._real_nodes = real_nodes
+        self._dual_stack = frozenset(dual_stack)
         self._pool = pool
+        if embedded_ones := [
+            each[0] for each in self._wanted if each[0] in dual_stack and self._is_embedded(*each)
+        ]:
+            raise ValueError(
+                f"dual_stack needs kube-apiservers, not embedded clusters: {', '.join(embedded_ones)}"
+            )
         if real_nodes and any(each[1] == "super" and self._is_embedded(*each) for each in self._wanted):
             raise ValueError(
                 "real_nodes needs super clusters with kube-apiservers: take them out of embedded"
@@ -480,6 +489,8 @@ class TestBed:
             )
             if self._real_nodes and role == "super":
                 plan = replace(plan, nodes=1, real=True)
+            if name in self._dual_stack:
+                plan = replace(plan, dual_stack=True)
             if is_embedded:
                 ports = [each.port for each in plans if each.embedded and each.plane == plan.plane]
                 plan = replace(plan, port=next(iter(ports), port))

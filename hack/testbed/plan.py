@@ -58,6 +58,8 @@ class Plan:
     """Controllers that its kube-controller-manager does not run."""
     real: bool = False
     """Whether its only node is real: kubelet and containerd instead of kwok."""
+    dual_stack: bool = False
+    """Whether its kube-apiserver allocates cluster IPs of both IP families."""
 
     @property
     def embedded(self) -> bool:
@@ -90,6 +92,11 @@ class Plan:
     @property
     def service_cidr(self) -> str:
         return f"10.{64 + self.index}.0.0/16"
+
+    @property
+    def service_cidrs(self) -> str:
+        """Ranges of its cluster IPs, that of IPv4 first, as `--service-cluster-ip-range` has them."""
+        return f"{self.service_cidr},fd00:{64 + self.index}::/108" if self.dual_stack else self.service_cidr
 
     @property
     def service_address(self) -> str:

@@ -66,7 +66,7 @@ def apiserver(plan: Plan) -> list[str]:
         "--bind-address=127.0.0.1",
         f"--secure-port={plan.port}",
         f"--advertise-address={plan.advertised_address}",
-        f"--service-cluster-ip-range={plan.service_cidr}",
+        f"--service-cluster-ip-range={plan.service_cidrs}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         f"--disable-admission-plugins={','.join(plan.without_admission)}",

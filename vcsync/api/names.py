@@ -120,7 +120,7 @@ TOKEN_RENEW: Final = "tenancy.x-k8s.io/token-renew"  # noqa: S105 - an annotatio
 """Annotation on a token Secret: RFC 3339 time from which the syncer renews its tokens."""
 REFUSED: Final = "tenancy.x-k8s.io/refused"
 """Annotation on a super Pod: the parts of the tenant's later change that the policy refused. On a super Ingress: the tenant's
-annotations that were not copied."""
+annotations that were not copied. On a super Service: the field that the super cluster cannot fulfil, which was reported."""
 INGRESS_CLASS: Final = "tenancy.x-k8s.io/ingress-class"
 """Annotation on a super Ingress: the IngressClass that the tenant named. Without it, the super cluster chose the class."""
 COPIED_ANNOTATIONS: Final = "tenancy.x-k8s.io/copied-annotations"

@@ -37,6 +37,7 @@ from vcsync.kube.resources import NAMESPACES
 from vcsync.objects.times import time_text
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.errors import RegistrationError
+from vcsync.registration.name_server_domain import with_domain
 from vcsync.registration.registered import find
 from vcsync.registration.removal import removal_waits_for
 from vcsync.registration.suspension import suspension_waits_for
@@ -294,7 +295,9 @@ class Reconciler:
         async with planes.open(await planes.kubeconfig(tenant), tenant.name) as control_plane:
             uid = await cluster_uid(control_plane)
             await check_control_plane(self._meta, control_plane, tenant.name, uid)
-        body = virtual_cluster(tenant.name, {**self._settings.defaults, "tenant": tenant.name}, uid)
+            defaults = {**self._settings.defaults, "tenant": tenant.name}
+            spec = await with_domain(control_plane, defaults)
+        body = virtual_cluster(tenant.name, spec, uid)
         await self._meta.create(VIRTUAL_CLUSTERS, body, names.DEFAULT_VC_NAMESPACE)
 
     async def _store_credentials(self, seen: Seen) -> None:

@@ -34,6 +34,14 @@ def test_ranges_of_clusters_do_not_overlap() -> None:
     assert len({p.advertised_address for p in plans}) == MAX_CLUSTERS
 
 
+def test_a_dual_stack_cluster_has_a_range_of_each_family_of_its_own() -> None:
+    texts = [replace(plan(index), dual_stack=True).service_cidrs for index in range(MAX_CLUSTERS)]
+    networks = [[ipaddress.ip_network(cidr) for cidr in text.split(",")] for text in texts]
+    assert all([each.version for each in pair] == [4, 6] for pair in networks)
+    assert len({pair[1] for pair in networks}) == MAX_CLUSTERS
+    assert plan(3).service_cidrs == plan(3).service_cidr
+
+
 @pytest.mark.parametrize(
     ("role", "path", "ours", "components", "manager"),
     [

@@ -33,7 +33,7 @@ from vcsync.cli.tenant import leave as departures
 from vcsync.cli.tenant import rotate as rotation
 from vcsync.cli.tenant import suspend as suspension
 from vcsync.cli.tenant.connect import connect
-from vcsync.cli.tenant.dns import dns, install
+from vcsync.cli.tenant.dns import dns, dns_image_option, install, new_name_server, with_dns_option
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
     QUOTA_HELP,
@@ -51,6 +51,7 @@ from vcsync.registration.clients import stored_client
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.kubeconfigs import Admin, read_admin
 from vcsync.registration.name_server import NameServer
+from vcsync.registration.name_server_domain import with_domain
 from vcsync.registration.registered import require_tenant, virtual_clusters
 from vcsync.registration.tenants import check_control_plane, register
 from vcsync.tenancy.credentials import CredentialsReader
@@ -102,7 +103,7 @@ class NewTenant:
     name: str
     admin: Admin
     as_given: bool
-    with_dns: bool
+    name_server: NameServer | None
     spec: dict[str, Any]
     """Of the VirtualCluster."""
     placement: str | None = None
@@ -127,12 +128,8 @@ class NewTenant:
     help="Address of the tenant's API for Pods, if it is not the kubeconfig's server.",
 )
 @service_cidr_option
-@click.option(
-    "--dns",
-    "with_dns",
-    is_flag=True,
-    help="Also run CoreDNS in its kube-system, as 'vcsync tenant dns' does.",
-)
+@with_dns_option
+@dns_image_option
 @placement_webhook.placement_webhook_option
 @as_given_option
 @meta_option
@@ -147,6 +144,7 @@ def add(
     api_endpoint: str | None,
     service_cidr: str | None,
     with_dns: bool,
+    dns_image: str | None,
     placement: str | None,
     as_given: bool,
     meta: str | None,
@@ -165,9 +163,10 @@ def add(
         spec["apiEndpoint"] = {"host": host, "port": port}
     if service_cidr:
         spec["serviceCidr"] = service_cidr
+    wanted = new_name_server(with_dns=with_dns, image=dns_image)
     admin = read_admin(kubeconfig, as_given=as_given)
     address = placement_webhook.parse_placement(placement)
-    asyncio.run(_add(NewTenant(tenant, admin, as_given, with_dns, spec, address), meta))
+    asyncio.run(_add(NewTenant(tenant, admin, as_given, wanted, spec, address), meta))
 
 
 def check_name(tenant: str) -> None:
@@ -199,13 +198,14 @@ async def _add(new: NewTenant, meta: str | None) -> None:
             await require_free(meta_cluster, new.name, cidr)
             await ensure_allocated(control_plane, cidr)
 
-        version, root = await register(meta_cluster, control_plane, new.name, new.spec, secrets)
+        spec = await with_domain(control_plane, new.spec)
+        version, root = await register(meta_cluster, control_plane, new.name, spec, secrets)
         if new.placement is not None:
             await placement_webhook.install(meta_cluster, control_plane, root, new.placement)
         click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
-        if new.with_dns:
+        if new.name_server is not None:
             vc = await require_tenant(meta_cluster, new.name)
-            await install(meta_cluster, control_plane, vc, NameServer())
+            await install(meta_cluster, control_plane, new.name, vc, new.name_server)
     if "defaultQuota" not in new.spec:
         click.echo(
             "next: the tenant creates a ResourceQuota with cpu and memory in a namespace to have it placed, and a LimitRange "

@@ -1,7 +1,7 @@
 """`vcsync tenant dns`: runs an unmodified CoreDNS as the name server of a tenant, upgrades and removes it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.rbac import PART_OF, PROJECT
 from vcsync.api.resources import VIRTUAL_CLUSTERS
+from vcsync.api.specs import VirtualClusterSpec
 from vcsync.cli.command.common import admin_client, kubeconfig_option, meta_client, meta_option, note
-from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.tenant.service_cidr import ensure_allocated
 from vcsync.kube.client import Client
@@ -29,6 +30,46 @@ from vcsync.scheduling.slices import DIMENSIONS
 from vcsync.tenancy.proof import recorded_uid
 
 MOST_REPLICAS = 10
+MOST_IMAGE = 512
+"""Characters of an image."""
+
+with_dns_option = click.option(
+    "--dns",
+    "with_dns",
+    is_flag=True,
+    help="Also run CoreDNS in its kube-system, as 'vcsync tenant dns' does.",
+)
+dns_image_option = click.option(
+    "--dns-image",
+    metavar="IMAGE",
+    help=f"With --dns: image of CoreDNS (default: {name_server.DEFAULT_IMAGE}).",
+)
+
+
+def new_name_server(*, with_dns: bool, image: str | None) -> NameServer | None:
+    """Return the name server that the options for a new tenant ask for; None: none.
+
+    Raises:
+        WrongInputError: an image is given for no name server, or none is in it.
+    """
+    if not with_dns:
+        if image is not None:
+            raise WrongInputError("--dns-image is the image of the tenant's name server: give --dns, too")
+        return None
+    return NameServer() if image is None else NameServer(image=_checked_image(image))
+
+
+def _checked_image(image: str) -> str:
+    """Return an image.
+
+    Raises:
+        WrongInputError: it names none.
+    """
+    if not image or len(image) > MOST_IMAGE or any(each.isspace() for each in image):
+        raise WrongInputError(
+            f"{image!r} is no image of CoreDNS: give one such as {name_server.DEFAULT_IMAGE}"
+        )
+    return image
 
 
 @click.command(
@@ -59,7 +100,8 @@ def dns(*, tenant: str, kubeconfig: Path, image: str, replicas: int, off: bool, 
     clusterDomain is its domain, cluster.local unless set.
     """
     admin = read_admin(kubeconfig)
-    asyncio.run(_dns(tenant, admin.path, NameServer(image=image, replicas=replicas), meta, off=off))
+    wanted = NameServer(image=_checked_image(image), replicas=replicas)
+    asyncio.run(_dns(tenant, admin.path, wanted, meta, off=off))
 
 
 async def _dns(tenant: str, kubeconfig: Path, wanted: NameServer, meta: str | None, *, off: bool) -> None:
@@ -69,7 +111,7 @@ async def _dns(tenant: str, kubeconfig: Path, wanted: NameServer, meta: str | No
         if off:
             await _remove(control_plane, tenant, wanted)
         else:
-            await install(meta_cluster, control_plane, vc, wanted)
+            await install(meta_cluster, control_plane, tenant, vc, wanted)
 
 
 async def _require_its_own(control_plane: Client, vc: VirtualCluster, tenant: str) -> None:
@@ -84,42 +126,47 @@ async def _require_its_own(control_plane: Client, vc: VirtualCluster, tenant: st
 
 
 async def install(
-    meta_cluster: Client, control_plane: Client, vc: VirtualCluster, wanted: NameServer
+    meta_cluster: Client,
+    control_plane: Client,
+    tenant: str,
+    vc: VirtualCluster | None,
+    wanted: NameServer,
 ) -> None:
     """Create a tenant's name server, or make it as wanted.
 
     Args:
         meta_cluster: client of the meta cluster.
         control_plane: client of the tenant's control plane, as its administrator.
-        vc: the tenant's VirtualCluster.
+        tenant: name of the tenant.
+        vc: the tenant's VirtualCluster; None: the tenant is in no pool yet. It gets the domain when it is registered.
         wanted: the operator's choices; the domain is that of the VirtualCluster if it has one.
 
     Raises:
         FailedError: the tenant has a name server of its own. Nothing was changed.
         KubeError: a cluster refused a write. Repeat the call to continue.
     """
-    tenant = vc.spec.tenant or vc.name
-    wanted = replace(wanted, domain=vc.spec.cluster_domain or wanted.domain)
+    spec = VirtualClusterSpec() if vc is None else vc.spec
+    wanted = replace(wanted, domain=spec.cluster_domain or wanted.domain)
     objects = name_server.manifests(wanted)
     if others := await _others(control_plane, objects):
         raise FailedError(
             f"tenant {tenant} has a name server of its own, which stays: {', '.join(others)}; delete these objects first to "
             "replace it"
         )
-    if not vc.spec.cluster_domain:
+    if vc is not None and not spec.cluster_domain:
         patch = {"spec": {"clusterDomain": wanted.domain}}
         await meta_cluster.patch(VIRTUAL_CLUSTERS, vc.name, patch, vc.namespace)
-    if await _needs_quota(control_plane, vc):
+    if await _needs_quota(control_plane, spec.default_quota):
         await _slice(control_plane)
         objects = [name_server.quota(wanted), *objects]
-    if vc.spec.service_cidr:
-        await ensure_allocated(control_plane, vc.spec.service_cidr)
+    if spec.service_cidr:
+        await ensure_allocated(control_plane, spec.service_cidr)
     await manifests.apply(control_plane, objects)
     click.echo(f"tenant {tenant} has the name server {wanted.image} for {wanted.domain}")
-    if not vc.spec.service_cidr:
+    if not spec.service_cidr:
         note(
             f"tenant {tenant} has no range of cluster IPs: addresses of its Services are wrong in super clusters until it has "
-            "one: 'vcsync tenant set --service-cidr'"
+            f"one: 'vcsync tenant {'add' if vc is None else 'set'} --service-cidr'"
         )
 
 
@@ -137,9 +184,9 @@ async def _others(control_plane: Client, objects: Iterable[name_server.Manifest]
     return found
 
 
-async def _needs_quota(control_plane: Client, vc: VirtualCluster) -> bool:
+async def _needs_quota(control_plane: Client, default_quota: Mapping[str, object]) -> bool:
     """Return whether nothing else gives slices to kube-system."""
-    if set(DIMENSIONS) <= set(vc.spec.default_quota):
+    if set(DIMENSIONS) <= set(default_quota):
         return False
     quotas = await control_plane.list(RESOURCE_QUOTAS, names.TENANT_DNS_NAMESPACE)
     return all(each.labels.get(PART_OF) == PROJECT for each in quotas)

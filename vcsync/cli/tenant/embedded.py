@@ -11,15 +11,19 @@ import click
 import msgspec
 
 from vcsync.api.names import InvalidName, is_dns_label
-from vcsync.cli.command.common import meta_kubeconfig, meta_option, output_option
+from vcsync.cli.command.common import meta_kubeconfig, meta_option, note, output_option
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import print_objects
+from vcsync.cli.tenant.dns import dns_image_option, install, new_name_server, with_dns_option
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import AlreadyExists, NotFound
-from vcsync.registration.clients import CALL_TIMEOUT, FIELD_MANAGER
+from vcsync.registration import issued
+from vcsync.registration.clients import CALL_TIMEOUT, FIELD_MANAGER, stored_client
 from vcsync.registration.issued import TENANTS
+from vcsync.registration.name_server import NameServer
+from vcsync.registration.registered import find
 
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 RESERVED = frozenset({"all", "system"})
@@ -69,6 +73,7 @@ CONTROLLERS = click.Choice(("vcsync", "external"))
     epilog=example(
         "vcsync tenant create acme --data /var/lib/vcsync",
         "vcsync tenant create umbrella --controllers external",
+        "vcsync tenant create initech --dns --dns-image registry.example.com/coredns:v1.14.2",
     )
 )
 @name_argument
@@ -87,15 +92,33 @@ CONTROLLERS = click.Choice(("vcsync", "external"))
     help="Its nodes: virtual nodes, as tenants have, or its own, as clusters have. "
     "DaemonSets need nodes or controllers of their own.",
 )
+@with_dns_option
+@dns_image_option
 @reaching
-def create(tenant: str, controllers: str, nodes: str, data: Path | None, meta: str | None) -> None:
-    """Create the tenant NAME (a DNS label) with an embedded control plane of its own."""
+def create(
+    *,
+    tenant: str,
+    controllers: str,
+    nodes: str,
+    with_dns: bool,
+    dns_image: str | None,
+    data: Path | None,
+    meta: str | None,
+) -> None:
+    """Create the tenant NAME (a DNS label) with an embedded control plane of its own.
+
+    With --dns, its name server runs as soon as the tenant is in a pool. If the command is interrupted, run it again.
+    """
     check_name(tenant)
     if tenant in RESERVED:
         raise InvalidName(f"{tenant!r} cannot be a tenant's name: it is reserved")
+    wanted = new_name_server(with_dns=with_dns, image=dns_image)
+    if wanted is not None and nodes == "own":
+        raise WrongInputError(
+            "--dns is for tenants: a cluster with --nodes own has no super clusters that run it"
+        )
     body = {"name": tenant, "controllers": controllers, "nodes": nodes}
-    asyncio.run(_create(tenant, body, data, meta))
-    click.echo(f"tenant {tenant} is created")
+    asyncio.run(_create(tenant, body, wanted, data, meta))
     click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
     if nodes == "virtual":
         click.echo(
@@ -103,12 +126,38 @@ def create(tenant: str, controllers: str, nodes: str, data: Path | None, meta: s
         )
 
 
-async def _create(tenant: str, body: Mapping[str, str], data: Path | None, meta: str | None) -> None:
-    async with control_plane(data, meta) as client:
+async def _create(
+    tenant: str, body: Mapping[str, str], wanted: NameServer | None, data: Path | None, meta: str | None
+) -> None:
+    async with control_plane(data, meta) as server:
         try:
-            await client.request("POST", TENANTS, body=msgspec.json.encode(body))
+            await server.request("POST", TENANTS, body=msgspec.json.encode(body))
+            click.echo(f"tenant {tenant} is created")
         except AlreadyExists as error:
-            raise FailedError(f"tenant {tenant} exists already") from error
+            if wanted is None:
+                raise FailedError(f"tenant {tenant} exists already") from error
+            note(f"tenant {tenant} exists already: only its name server is made")
+        if wanted is not None:
+            await _serve_names(server, tenant, wanted)
+
+
+async def _serve_names(server: Client, tenant: str, wanted: NameServer) -> None:
+    """Make the name server of a tenant, which may be in the pool of the server already.
+
+    Raises:
+        FailedError: the tenant has a name server of its own, or is a cluster.
+        KubeError: a write was refused. Repeat the call to continue.
+    """
+    record = msgspec.json.decode(await server.request("GET", f"{TENANTS}/{quote(tenant)}"), type=_Listed)
+    if not _is_tenant(record):
+        raise FailedError(f"{tenant} is a cluster with nodes of its own: --dns is for tenants")
+    try:
+        registered = await find(server, tenant)
+    except NotFound:  # The server is the meta cluster of no pool.
+        registered = None
+    kubeconfig = await issued.kubeconfig(server, tenant)
+    async with stored_client(kubeconfig, f"tenant {tenant}") as its_own:
+        await install(server, its_own, tenant, registered, wanted)
 
 
 async def list_(form: str, data: Path, meta: str | None, *, everything: bool = False) -> None:

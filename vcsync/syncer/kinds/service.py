@@ -136,9 +136,26 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if cluster_ips.differ(cluster_ips.kept(spec, context), actual) and not is_name_server(v):
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
     changes = metadata.metadata_patch(v, p, context, annotations=_annotations(v, spec, context))
+    mark, notices = _missing_family(spec, actual, p, context)
+    if mark:
+        changes["annotations"] = changes.get("annotations", {}) | mark
     fields = _spec_patch(spec, actual)
     down = metadata.super_patch(SERVICES, p, changes, {"spec": fields} if fields else {})
+    down = (*down, *notices)
     return Plan(down + _upward(v, p, spec, actual, context=context, view=view))
+
+
+def _missing_family(
+    spec: Mapping[str, Any], actual: Mapping[str, Any], p: Envelope, context: TenantContext
+) -> tuple[dict[str, str | None], tuple[Notify, ...]]:
+    """Return the change of the mark that a missing IP family was reported, and the report. It is made once: the copy tells it."""
+    family = ip_families.only_family(spec, actual)
+    if bool(family) == (names.REFUSED in p.annotations):
+        return {}, ()
+    if not family:
+        return {names.REFUSED: None}, ()
+    message = ip_families.missing(family, context.super_id)
+    return {names.REFUSED: ip_families.FIELD}, (Notify("Warning", ip_families.ONE_FAMILY, message),)
 
 
 def is_name_server(v: Envelope) -> bool:

@@ -178,7 +178,7 @@ def test_a_change_between_one_and_two_ip_families_is_copied(
 ) -> None:
     make(bench, ipFamilyPolicy=before)
     bench.edit("tenant", SERVICES, "web", {"spec": {"ipFamilyPolicy": after}})
-    (plan,) = bench.settle("services", "shop", "web")
+    plan, *_ = bench.settle("services", "shop", "web")
     assert plan.actions[0].patch["spec"] == {"ipFamilyPolicy": patch}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from hack.system import System
 from hack.testbed import TestBed
+from tests.real.pool.endpoints_kit import address, behind, reached, service
 from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, pod, super_of
 from tests.real.waiting import eventually
 from vcsync.api import names
@@ -27,12 +28,13 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """Three super clusters, and schedulers with little patience."""
+    """Three super clusters, and roles with little patience."""
     directory = tmp_path_factory.mktemp("failure")
     bed = TestBed(supers=3, nodes=1, tenants=("acme",), directory=directory / "bed")
     with bed:
         system = System(bed, directory / "system")
-        system.options |= dict.fromkeys(SCHEDULERS, PATIENCE)
+        impatient = (*SCHEDULERS, *(f"syncer-{super_id}" for super_id in bed.supers))
+        system.options |= dict.fromkeys(impatient, PATIENCE)
         with system:
             yield Pool(bed, system)
 
@@ -155,3 +157,53 @@ def test_no_super_cluster_is_lost_when_most_of_the_pool_falls_silent_at_once(
     finally:
         pool.system.start(*(f"syncer-{super_id}" for super_id in silent))
     eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in silent), LOSS_SECONDS * 2)
+
+
+def stated(space: Space, name: str) -> str:
+    """Return what the condition of a Service says, without its message."""
+    found = condition(space.get("services", name), names.REACHABLE_FROM_ALL)
+    return f"{found.get('status')} {found.get('reason')}"
+
+
+def explained(pool: Pool, space: Space, name: str) -> dict[str, Json]:
+    """Return what `vcsync explain service` says about each super cluster."""
+    found = json.loads(pool.system.vcsync("explain", "service", f"acme/{space.name}/{name}", "-o", "json"))
+    return {each["superCluster"]: each for each in found["superClusters"]}
+
+
+def test_endpoints_of_a_lost_super_cluster_are_withdrawn_and_come_back_with_it(
+    pool: Pool, space: Space
+) -> None:
+    # r1 is the one that states the condition as long as it is there.
+    homes = {"web-1": "r1", "web-2": "r2", "web-3": "r3"}
+    with pool.network():
+        space.apply(service(), *(behind(name, home) for name, home in homes.items()))
+        for name in homes:
+            space.running(name)
+        at = {name: address(space, name) for name in homes}
+        eventually(lambda: reached(space, "r2") == sorted([at["web-1"], at["web-3"]]))
+        eventually(lambda: reached(space, "r3") == sorted([at["web-1"], at["web-2"]]))
+        eventually(lambda: stated(space, "web") == "True SameNetwork")
+
+        pool.supers["r1"].kill("kube-apiserver")
+        try:
+            eventually(lambda: health(pool, "r1") == {"Lost"}, LOSS_SECONDS)
+            eventually(lambda: reached(space, "r2") == [at["web-3"]], LOSS_SECONDS)
+            eventually(lambda: reached(space, "r3") == [at["web-2"]])
+            eventually(lambda: stated(space, "web") == f"False {names.SUPER_CLUSTER_LOST}")
+            found = condition(space.get("services", "web"), names.REACHABLE_FROM_ALL)
+            assert "are lost: r1. Until they return" in found["message"]
+            # The command does not know the roles' patience, and calls a super cluster lost after the usual time only.
+            assert explained(pool, space, "web")["r1"]["health"] in ("Suspect", "Lost")
+        finally:
+            pool.supers["r1"].start("kube-apiserver")
+
+        eventually(lambda: reached(space, "r2") == sorted([at["web-1"], at["web-3"]]), RETURN_SECONDS)
+        eventually(lambda: reached(space, "r3") == sorted([at["web-1"], at["web-2"]]))
+        eventually(lambda: reached(space, "r1") == sorted([at["web-2"], at["web-3"]]), RETURN_SECONDS)
+        eventually(lambda: stated(space, "web") == "True SameNetwork", RETURN_SECONDS)
+        eventually(
+            lambda: all(
+                each["reaches"] == ["r1", "r2", "r3"] for each in explained(pool, space, "web").values()
+            )
+        )

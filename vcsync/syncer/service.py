@@ -40,6 +40,7 @@ from vcsync.objects.times import time_text
 from vcsync.published.definitions import differences
 from vcsync.published.kind import described
 from vcsync.published.kinds import KINDS as PUBLISHED
+from vcsync.scheduling.snapshot import Health
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
 from vcsync.syncer.definitions import DefinitionStore
 from vcsync.syncer.drain import Drain
@@ -195,6 +196,7 @@ class Syncer:
         self._shown_nodes: ShownNodes | None = None
         self.ledger = Ledger(meta, super_id, self._placement_changed)
         self._networks: dict[str, str] = {}
+        self._lost: frozenset[str] = frozenset()
         self._super_clusters = Pool(
             meta, patience=self._settings.patience, on_change=self._pool_changed, clock=self._clock
         )
@@ -382,6 +384,7 @@ class Syncer:
             hosts=self._hosts,
             shown_nodes=lambda: self._shown_nodes,
             networks=lambda: self._networks,
+            lost=lambda: self._lost,
             service_range=self._service_ranges.range_of,
             out_of_touch=lambda: self._out_of_touch,
         )
@@ -539,6 +542,11 @@ class Syncer:
             self._networks = networks
             for session in self._tenants.values():
                 session.refresh_context()
+        lost = frozenset(each.id for each in views.values() if each.health is Health.LOST)
+        if changed := lost ^ self._lost:
+            self._lost = lost
+            for session in self._tenants.values():
+                session.lost_changed(changed)
         if self._synced:
             self._exchange.pool_changed()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Set
 from urllib.parse import urlsplit
 
 import structlog
@@ -91,6 +91,7 @@ class TenantSync:
         out_of_touch: returns whether the super cluster is not heard from.
         hosts: hosts of Ingresses in the super cluster.
         networks: returns the network of each super cluster that is in one, by its id.
+        lost: returns the ids of the super clusters that are lost.
         service_range: returns the range of cluster IPs that the tenant has for itself, in CIDR notation; "" if it has none.
     """
 
@@ -118,11 +119,14 @@ class TenantSync:
         hosts: HostIndex | None = None,
         shown_nodes: Callable[[], ShownNodes | None] = lambda: None,
         networks: Callable[[], Mapping[str, str]] = dict,
+        lost: Callable[[], frozenset[str]] = frozenset,
         service_range: Callable[[VirtualCluster], str] = lambda _: "",
         out_of_touch: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shown_nodes = shown_nodes
         self._networks = networks
+        self._lost = lost
+        self._ledger = ledger
         self._service_range = service_range
         self._out_of_touch = out_of_touch
         self._kubelet_api = kubelet_api
@@ -379,6 +383,16 @@ class TenantSync:
         if self._refresh_context() and self.ready:
             self._enqueue_all_wanted.set()
 
+    def lost_changed(self, super_ids: Set[str]) -> None:
+        """Follow the loss or the return of super clusters: enqueue the Services of namespaces that have slices there."""
+        if not self._refresh_context() or not self.ready:
+            return
+        services = self.objects.tenant_caches.reflectors[SERVICES].cache
+        for entry in self._ledger.entries(self.key):
+            if not super_ids.isdisjoint(entry.placement.placements):
+                for service in services.items(entry.namespace):
+                    self._enqueue(self.key, Item(SERVICES.plural, entry.namespace, service.name))
+
     def dns_changed(self) -> None:
         """Follow a change of the tenant's name server on this super cluster.
 
@@ -616,6 +630,7 @@ class TenantSync:
             ),
             kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
             networks=self._networks(),
+            lost=self._lost(),
             binds_streams=self._super_caches.role_bindings.synced,
         )
 

@@ -205,6 +205,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     """Address and port at which the tenant's kube-apiserver reaches the kubelet API of virtual nodes, if it is served."""
     networks: Mapping[str, str] = {}
     """Id of a super cluster -> the network in which it shares its Pod addresses, of those that are in one."""
+    lost: frozenset[str] = frozenset()
+    """Ids of the super clusters that are lost, so that no other one reaches their Pods."""
     out_of_touch: bool = False
     """True while this syncer cannot reach the super cluster or the meta cluster. Its caches may be old."""
     binds_streams: bool = False

@@ -1,6 +1,6 @@
 """The condition of a tenant's Service that says whether its Pods are reached from every super cluster. Pure.
 
-The first super cluster in order of those with slices of the namespace writes it.
+The first super cluster in order of those with slices of the namespace that are not lost writes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vcsync.syncer.kinds.plan import Patch, Placement, TenantContext, View
 SAME_NETWORK: Final = "SameNetwork"
 """Reason: all super clusters with slices of the namespace route Pod addresses to each other."""
 SEPARATE_NETWORKS: Final = "SeparateNetworks"
-"""Reason: they do not."""
+"""Reason: they do not. If some of them are lost, the reason is `names.SUPER_CLUSTER_LOST`."""
 
 
 class _Condition(Struct, rename="camel", omit_defaults=True):
@@ -64,13 +64,15 @@ def patch(
         selects: whether the Service selects Pods.
     """
     placed = sorted(placement.placements)
-    if placed[0] != context.super_id:
+    alive = [each for each in placed if each not in context.lost]
+    if not alive or alive[0] != context.super_id:
         return ()
     found = next(
         (each for each in _conditions(v) if each.type == names.REACHABLE_FROM_ALL),
         None,
     )
-    wanted = _wanted(groups_of(placed, context.networks)) if selects and len(placed) > 1 else None
+    groups, lost = groups_of(alive, context.networks), [each for each in placed if each in context.lost]
+    wanted = _wanted(groups, lost) if selects and len(placed) > 1 else None
     if wanted is None:
         change: dict[str, Any] = {"$patch": "delete", "type": names.REACHABLE_FROM_ALL}
         return (_of(v, change),) if found is not None else ()
@@ -87,7 +89,25 @@ def _conditions(v: Envelope) -> list[_Condition]:
     return decode(v.status, _Status).conditions or []
 
 
-def _wanted(groups: list[list[str]]) -> _Condition:
+def _wanted(groups: list[list[str]], lost: list[str]) -> _Condition:
+    """Return the condition.
+
+    Args:
+        groups: the super clusters that are not lost, in groups that reach the Pods of each other.
+        lost: those that are lost.
+    """
+    if lost:
+        return _Condition(
+            names.REACHABLE_FROM_ALL,
+            "False",
+            names.SUPER_CLUSTER_LOST,
+            f"Super clusters that are lost: {', '.join(lost)}. Until they return, the Service reaches none of the Pods there"
+            + (
+                f"; the others do not reach the Pods of each other ({_apart(groups)})"
+                if len(groups) > 1
+                else ""
+            ),
+        )
     if len(groups) == 1:
         return _Condition(
             names.REACHABLE_FROM_ALL,
@@ -95,14 +115,17 @@ def _wanted(groups: list[list[str]]) -> _Condition:
             SAME_NETWORK,
             f"Super clusters {', '.join(groups[0])} reach the Pods of each other",
         )
-    apart = "; ".join(", ".join(each) for each in groups)
     return _Condition(
         names.REACHABLE_FROM_ALL,
         "False",
         SEPARATE_NETWORKS,
-        f"The namespace has slices on super clusters whose Pods do not reach each other ({apart}): in each group the Service "
-        "reaches only the Pods that run there",
+        f"The namespace has slices on super clusters whose Pods do not reach each other ({_apart(groups)}): in each group the "
+        "Service reaches only the Pods that run there",
     )
+
+
+def _apart(groups: list[list[str]]) -> str:
+    return "; ".join(", ".join(each) for each in groups)
 
 
 def _of(v: Envelope, condition: dict[str, Any]) -> Patch:

@@ -26,7 +26,7 @@ from vcsync.kube.errors import (
     Unreachable,
 )
 from vcsync.kube.reflector import Reflector
-from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, Resource
+from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from vcsync.objects.envelope import Envelope, OwnerReference
 from vcsync.syncer.caches import TOKENS, SuperCaches
 from vcsync.syncer.drift.detector import DriftDetector
@@ -41,7 +41,7 @@ Session = Callable[..., tuple[TenantSync, list[Item]]]
 
 @pytest.fixture
 async def session() -> Session:
-    def make() -> tuple[TenantSync, list[Item]]:
+    def make(**others: Any) -> tuple[TenantSync, list[Item]]:
         asked: list[Item] = []
         here = SuperCaches(
             PaperApi("r1"),  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ async def session() -> Session:
             "clock": lambda: 0.0,
             "leaving": AsyncMock(return_value=False),
         }
-        return TenantSync(handle, **arguments), asked  # type: ignore[arg-type]
+        return TenantSync(handle, **arguments | others), asked  # type: ignore[arg-type]
 
     return make
 
@@ -92,6 +92,34 @@ async def test_a_placement_during_the_filling_of_caches_is_followed_later(
     assert asked.count(Item(REFILL, "shop", "")) == 1
     tenant.ledger_changed("other")
     assert asked[-1] == Item(REFILL, "other", "")
+
+
+async def test_services_of_namespaces_on_a_lost_super_cluster_are_looked_at(session: Session) -> None:
+    lost: set[str] = set()
+    tenant, asked = session(
+        lost=lambda: frozenset(lost),
+        ledger=SimpleNamespace(
+            open=lambda *_: True,
+            entries=lambda _: iter([entry("shop", "r1", "r2"), entry("near", "r1")]),
+            entry=lambda *_: None,
+        ),
+    )
+    services = tenant.objects.tenant_caches.reflectors[SERVICES]
+    for namespace in ("shop", "near"):
+        services.observe(Envelope("web", namespace, f"uid-{namespace}", "7"))
+    tenant.begin()
+    asked.clear()
+    lost.add("r2")
+    tenant.lost_changed({"r2"})
+    assert asked == [Item("services", "shop", "web")]
+    asked.clear()
+    tenant.lost_changed({"r2"})
+    assert asked == [], "nothing has changed since"
+
+
+def entry(namespace: str, *super_ids: str) -> Any:
+    placement = SimpleNamespace(placements=dict.fromkeys(super_ids, 1))
+    return SimpleNamespace(namespace=namespace, placement=placement)
 
 
 async def test_nodes_that_changed_before_the_session_are_refreshed(session: Session) -> None:

@@ -1,6 +1,6 @@
 """The condition of a Service that says whether all its Pods are reached from every super cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +17,9 @@ from vcsync.syncer.kinds.reachability import groups_of
 LAB = {"r1": "lab", "r2": "lab"}
 
 
-def bench_of(super_id: str, networks: Mapping[str, str], *placed: str) -> Bench:
-    bench = Bench(msgspec.structs.replace(CONTEXT, super_id=super_id, networks=networks))
+def bench_of(super_id: str, networks: Mapping[str, str], *placed: str, lost: Iterable[str] = ()) -> Bench:
+    context = msgspec.structs.replace(CONTEXT, super_id=super_id, networks=networks, lost=frozenset(lost))
+    bench = Bench(context)
     bench.place()
     bench.placements["shop"] = Placement(dict.fromkeys(placed, 1), {}, {})
     return bench
@@ -78,6 +79,46 @@ def test_on_one_super_cluster_there_is_no_condition_and_a_former_one_is_removed(
 
 def test_only_the_first_super_cluster_writes_it() -> None:
     assert condition(made(bench_of("r2", {}, "r1", "r2"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("lost", "writer", "message"),
+    [
+        (("r2",), "r1", "are lost: r2. Until they return, the Service reaches none of the Pods there"),
+        (("r1",), "r2", "are lost: r1. "),
+        (("r1", "r2"), "r3", "are lost: r1, r2. "),
+        (("r3",), "r1", "are lost: r3. "),
+    ],
+)
+def test_while_a_super_cluster_is_lost_the_first_of_the_others_says_so(
+    lost: tuple[str, ...], writer: str, message: str
+) -> None:
+    networks = {**LAB, "r3": "lab"}
+    for each in networks:
+        found = condition(made(bench_of(each, networks, *networks, lost=lost)))
+        assert bool(found) == (each == writer)
+    found = condition(made(bench_of(writer, networks, *networks, lost=lost)))
+    assert (found["status"], found["reason"]) == ("False", names.SUPER_CLUSTER_LOST)
+    assert message in found["message"]
+    assert ";" not in found["message"]
+
+
+def test_a_super_cluster_that_returns_or_has_no_slices_of_the_namespace_counts_for_nothing() -> None:
+    bench = made(bench_of("r1", LAB, "r1", "r2", lost=["r2"]))
+    bench.context = msgspec.structs.replace(bench.context, lost=frozenset({"r9"}))
+    bench.settle("services", "shop", "web")
+    assert (condition(bench)["status"], condition(bench)["reason"]) == ("True", "SameNetwork")
+
+
+def test_of_the_others_those_that_do_not_reach_each_other_are_named() -> None:
+    found = condition(made(bench_of("r1", {}, "r1", "r2", "r3", lost=["r3"])))
+    assert found["reason"] == names.SUPER_CLUSTER_LOST
+    assert "; the others do not reach the Pods of each other (r1; r2)" in found["message"]
+
+
+def test_nobody_writes_it_while_all_are_lost() -> None:
+    bench = made(bench_of("r1", LAB, "r1", "r2", lost=LAB))
+    assert condition(bench) == {}
 
 
 def test_conditions_of_others_stay_and_the_time_changes_with_the_status_only() -> None:

@@ -90,7 +90,7 @@ def test_a_name_server_of_the_tenants_own_and_one_without_pool(up: Up) -> None:
 
     # A Tenant object takes the control plane over, with its name server and the domain of that.
     operator(up, "vcsync tenant create umbrella --dns")
-    tenant = "{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: Tenant, metadata: {name: umbrella}}"
+    tenant = "{apiVersion: tenancy.x-k8s.io/v1alpha1, kind: Tenant, metadata: {name: umbrella}, spec: {}}"
     operator(
         up,
         f"kubectl apply -f - <<< '{tenant}'; kubectl wait --for=condition=Ready te/umbrella --timeout=100s",

@@ -332,6 +332,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
     ("tenant", names.ROLE_NSSCHEDULER): (
         Grant(group=CORE, resources=("namespaces",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("resourcequotas",), verbs=READ),
+        # What must stay on a lost super cluster: Pods with claims.
+        Grant(group=CORE, resources=("pods", "persistentvolumeclaims"), verbs=("list",)),
         # It publishes the classes of the super clusters' operators. Events say that a tenant's own PriorityClasses have no effect
         # where its Pods run; only their metadata is read for that.
         *(
@@ -349,7 +351,9 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _WRITE_EVENTS,
     ),
     ("tenant", names.ROLE_PODSCHEDULER): (
-        Grant(group=CORE, resources=("pods",), verbs=(*READ, "patch")),
+        # It removes Pods from lost super clusters.
+        Grant(group=CORE, resources=("pods",), verbs=(*READ, "patch", "delete")),
+        Grant(group=CORE, resources=("pods/eviction",), verbs=("create",)),
         Grant(group=CORE, resources=("pods/status",), verbs=("patch",)),
         # A claim is assigned to a super cluster with the first Pod that uses it.
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),

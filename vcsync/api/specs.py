@@ -88,6 +88,34 @@ SliceSize = Annotated[
         _takes("sliceSize", SLICE_RESOURCES),
     ),
 ]
+LossPolicy = Literal["Stay", "MoveAfter", "MoveStateless"]
+DEFAULT_MOVE_SECONDS: Final = 300
+"""Seconds for which a super cluster is lost before anything moves, where a policy that moves does not say."""
+
+
+class Failover(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The policy for a tenant's slices and Pods on a super cluster that is lost."""
+
+    policy: Annotated[
+        LossPolicy,
+        about(
+            "Stay: slices and Pods wait for the super cluster. MoveAfter: they move to other super clusters. MoveStateless: the "
+            "same without Pods that use PersistentVolumeClaims and the slices that these need, which wait."
+        ),
+    ]
+    after_seconds: Annotated[
+        Annotated[int, Meta(ge=0, le=30 * 24 * 3600)] | None,
+        about(
+            f"Seconds for which the super cluster has to be lost before they move. Default: {DEFAULT_MOVE_SECONDS}. Stay "
+            "ignores it."
+        ),
+    ] = None
+
+
+STAY: Final = Failover(policy="Stay")
+"""The policy of tenants for which nothing is set."""
+
+
 MetaPrefixes = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...], Meta(max_length=64, extra={"list": "set"})
 ]
@@ -275,6 +303,12 @@ class TenantSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     isolation: Annotated[
         TenantIsolation | None, about("Isolation of the tenant's Pods from those of other tenants.")
+    ] = None
+    failover: Annotated[
+        Failover | None,
+        about(
+            "What happens to the tenant's slices and Pods on a lost super cluster. Default: the schedulers' option --failover."
+        ),
     ] = None
 
 
@@ -557,6 +591,12 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     suspended: Annotated[
         bool, about("If true, no slices are placed for the tenant, so that its Pods are removed and wait.")
     ] = False
+    failover: Annotated[
+        Failover | None,
+        about(
+            "What happens to the tenant's slices and Pods on a lost super cluster. Default: the schedulers' option --failover."
+        ),
+    ] = None
     cluster_version_name: Annotated[
         OptionalObjectName,
         about("Name of the ClusterVersion from which VirtualCluster sets the control plane up."),
@@ -703,6 +743,13 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = False
     drain: Annotated[
         bool, about("If true, the super cluster gets no new slices, and existing slices move away.")
+    ] = False
+    fenced: Annotated[
+        bool,
+        about(
+            "If true, an operator guarantees that no Pod runs there any more, so that Pods which are being deleted are gone. "
+            "Its syncer does nothing until this is false again; 'vcsync super unfence' checks first what is there."
+        ),
     ] = False
     network_id: Annotated[
         OptionalDnsLabel,

@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import structlog
@@ -14,7 +15,7 @@ from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.objects import NamespacePlacement, VirtualCluster, cluster_key, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.api.specs import Trouble
+from vcsync.api.specs import Failover, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -33,6 +34,7 @@ from vcsync.nsscheduler.absence import SLICED, Absence, count_sliced, count_tena
 from vcsync.nsscheduler.clients import LedgerClient, LedgerFence
 from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.definition_texts import DefinitionTexts
+from vcsync.nsscheduler.departures import Waves
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.pods import pods_of_pool
@@ -47,6 +49,7 @@ from vcsync.nsscheduler.reconcile import (
 from vcsync.nsscheduler.roots import remove_orphaned_root, remove_record, remove_root
 from vcsync.nsscheduler.session import PUBLISHED, TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
+from vcsync.nsscheduler.stateful import stateful_slices
 from vcsync.nsscheduler.status_writer import StatusWriter
 from vcsync.nsscheduler.withdrawal import SMALL
 from vcsync.objects.envelope import Envelope
@@ -148,6 +151,14 @@ class Leadership:
         self._classes: dict[str, dict[str, tuple[Any, ...]]] = {}
         self._definitions = DefinitionTexts(meta)
         self._pods: Resources = {}
+        self.waves = Waves(
+            self.pool,
+            self.ledger,
+            self._failover_of,
+            self._stateful_slices,
+            lambda key: self.work.add(*key),
+            Random(),  # noqa: S311 - an order, not a secret
+        )
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
     async def run(self) -> None:
@@ -164,6 +175,7 @@ class Leadership:
             _log.info(
                 "namespace scheduler began", placements=len(self.ledger), super_clusters=len(self.pool.views)
             )
+            tasks.create_task(self.waves.run(), name="waves")
             await self.work.run()
 
     def synced(self) -> bool:
@@ -317,9 +329,28 @@ class Leadership:
         if _frees_amounts(before, self.ledger.get(key)):
             self._pool_changed()
 
+    def _failover_of(self, tenant: str) -> Failover | None:
+        """Return the policy of a tenant for lost super clusters; None while the tenant has no session."""
+        session = self.tenants.get(tenant)
+        if session is None:
+            return None
+        return session.handle.virtual_cluster.spec.failover or self._settings.failover
+
+    async def _stateful_slices(self, key: Key, super_id: str) -> int:
+        """Return how many slices of a namespace on a super cluster its Pods with claims need.
+
+        Raises:
+            KubeError: the tenant's Pods or claims cannot be read.
+        """
+        session, entry = self.tenants.get(key[0]), self.ledger.get(key)
+        if session is None or entry is None:
+            return 0
+        return await stateful_slices(session.handle.client, key[1], super_id, entry.size)
+
     def _pool_changed(self) -> None:
-        """Enqueue the namespaces that wait, and those with slices on super clusters that are being drained."""
+        """Enqueue the namespaces that wait, and those that may leave super clusters."""
         self._wake_waiting()
+        self.waves.follow()
         for super_id, view in self.pool.views.items():
             if view.draining:
                 for key in self.ledger.on(super_id):
@@ -394,6 +425,7 @@ class Leadership:
             self._default_size,
             self._settings.policy,
             _now(),
+            self.waves.departures.leaving((tenant, namespace)),
         )
         again = await self._decide(inputs, session)
         return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again

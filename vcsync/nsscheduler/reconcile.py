@@ -78,6 +78,7 @@ class Inputs(Struct, frozen=True):
         default_size: the default slice size, in thousandths.
         policy: `spread`, `pack` or `cheap`.
         now: the current time in RFC 3339.
+        leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
     """
 
     key: tuple[str, str]
@@ -90,6 +91,7 @@ class Inputs(Struct, frozen=True):
     default_size: Resources
     policy: str
     now: str
+    leaving: Mapping[str, int] = {}
 
 
 class Plan(Struct):
@@ -350,6 +352,7 @@ def place(inputs: Inputs, plan: Plan) -> bool:
         tenant_free=_free_of_cap(inputs),
         tenant_clearing=inputs.ledger.cleared_by(inputs.key[0], without=inputs.key),
         policy=inputs.policy,
+        leaving=inputs.leaving,
     )
     allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
     plan.decision = place_slices(inputs.views, allocated, request)
@@ -422,7 +425,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         ),
     )
     if placed is None or (old.placements, old.waiting) != (decision.placements, decision.waiting):
-        message = _message(decision, public=True)[:_LONGEST_MESSAGE]
+        message = (_message(decision, public=True) + _moved(inputs, old, decision))[:_LONGEST_MESSAGE]
         plan.event = ("Warning" if decision.waiting else "Normal", plan.reason, message)
     return True
 
@@ -455,6 +458,16 @@ def _message(decision: Decision, *, public: bool = False) -> str:
     if not decision.waiting:
         return f"{total} slices placed ({placed})"
     return f"{decision.waiting} of {total} slices wait: {decision.reasons(public=public)}; placed: {placed}"
+
+
+def _moved(inputs: Inputs, old: NamespacePlacementStatus, decision: Decision) -> str:
+    """Return which slices have left lost super clusters, as the end of a message."""
+    moved = {
+        super_id: slices - decision.placements.get(super_id, 0)
+        for super_id, slices in sorted(old.placements.items())
+        if super_id in inputs.leaving and slices > decision.placements.get(super_id, 0)
+    }
+    return "".join(f"; {slices} moved from {super_id}, which is lost" for super_id, slices in moved.items())
 
 
 def _explain(decision: Decision) -> tuple[Explanation, ...]:

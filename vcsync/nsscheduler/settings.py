@@ -2,6 +2,7 @@
 
 from msgspec import Struct, field
 
+from vcsync.api.specs import STAY, Failover
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.tenancy.failure import Patience
 
@@ -17,6 +18,7 @@ class Settings(Struct, frozen=True):
         workers: number of namespaces that are reconciled concurrently.
         per_tenant: number of namespaces of one tenant that are reconciled concurrently.
         patience: limits of silence after which a super cluster is suspect or lost.
+        failover: policy for lost super clusters of tenants that have none.
     """
 
     policy: str = "spread"
@@ -25,3 +27,4 @@ class Settings(Struct, frozen=True):
     workers: int = 32
     per_tenant: int = 4
     patience: Patience = Patience()
+    failover: Failover = STAY

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vcsync.api.specs import STAY, Failover
 from vcsync.tenancy.failure import Patience
 
 
@@ -24,10 +25,12 @@ class Settings(Struct, frozen=True):
         workers: number of Pods that are scheduled concurrently.
         per_tenant: number of Pods of one tenant that are scheduled concurrently.
         patience: limits of silence after which a super cluster is suspect or lost.
+        failover: policy for lost super clusters of tenants that have none.
         webhook: where external control planes ask about new Pods; None: they do not.
     """
 
     workers: int = 64
     per_tenant: int = 16
     patience: Patience = Patience()
+    failover: Failover = STAY
     webhook: WebhookSettings | None = None

@@ -30,6 +30,7 @@ class SliceRequest(Struct, frozen=True):
         tenant_clearing: amounts that the tenant's other namespaces still hold beyond their slices. They leave less for
             new slices, and take no present ones away.
         policy: one of `POLICIES`.
+        leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
     """
 
     slices: int
@@ -41,6 +42,7 @@ class SliceRequest(Struct, frozen=True):
     tenant_free: Resources = {}
     tenant_clearing: Resources = {}
     policy: str = "spread"
+    leaving: Mapping[str, int] = {}
 
 
 class SuperExplanation(Struct, frozen=True):
@@ -128,10 +130,10 @@ def place_slices(
     """Place a namespace's slices.
 
     As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
-    as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained
-    move if others have room, and are kept otherwise. New slices go first to where the namespace still holds amounts, since
-    its Pods or volumes may still be there. If the number of slices shrinks, they are removed from unhealthy
-    super clusters first, then from where the namespace has most; pinned slices last.
+    as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained,
+    or that the namespace may leave, move if others have room, and are kept otherwise. New slices go first to where the
+    namespace still holds amounts, since its Pods or volumes may still be there. If the number of slices shrinks, they are
+    removed from unhealthy super clusters first, then from where the namespace has most; pinned slices last.
 
     Args:
         views: id -> view of each super cluster.
@@ -148,7 +150,7 @@ def place_slices(
     current = _carried_over(request, candidates)
     state = _State(candidates, request, allowed)
     _place_pinned(state, current)
-    drained = {super_id: current.pop(super_id) for super_id in list(current) if views[super_id].draining}
+    drained = _movable(current, views, request.leaving)
     _keep_present(state, current)
     _place_returning(state)
     _place_free(state)
@@ -213,6 +215,18 @@ def _place_pinned(state: _State, current: dict[str, int]) -> None:
             current[super_id] -= staying
         if not refusals(PINNED, state.candidates[super_id].view, state.request.size):
             state.take(super_id, min(state.request.pins[super_id] - staying, state.room(super_id)))
+
+
+def _movable(
+    current: dict[str, int], views: Mapping[str, SuperView], leaving: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the present slices that move if others have room. They are removed from `current`."""
+    movable = {super_id: current.pop(super_id) for super_id in list(current) if views[super_id].draining}
+    for super_id, stay in leaving.items():
+        if (moving := current.get(super_id, 0) - stay) > 0:
+            movable[super_id] = moving
+            current[super_id] = stay
+    return movable
 
 
 def _keep_present(state: _State, current: dict[str, int]) -> None:

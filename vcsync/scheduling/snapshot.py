@@ -6,6 +6,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from vcsync.api.specs import (
+    DEFAULT_EVICTION_SECONDS,
     PublishedDefinition,
     PublishedDeviceClass,
     PublishedGatewayClass,
@@ -52,6 +53,8 @@ class SuperView(Struct, frozen=True):
         largest_node: the largest amount on one node, by resource. Resources that it does not name are unknown.
         cordoned: whether an operator excludes new slices.
         draining: whether all slices are to move elsewhere.
+        fenced: whether an operator guarantees that no Pod runs there any more.
+        eviction_seconds: seconds that Pods which have to leave wait for PodDisruptionBudgets.
         taints: its taints.
         price: price per hour and unit (a CPU, a GiB) in millionths, by resource.
         storage_classes: StorageClasses that it publishes to tenants.
@@ -71,6 +74,8 @@ class SuperView(Struct, frozen=True):
     largest_node: Resources = {}
     cordoned: bool = False
     draining: bool = False
+    fenced: bool = False
+    eviction_seconds: int = DEFAULT_EVICTION_SECONDS
     taints: tuple[Taint, ...] = ()
     price: Resources = {}
     storage_classes: tuple[PublishedStorageClass, ...] = ()

@@ -18,9 +18,9 @@ from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
 from vcsync.published.kinds import KINDS
 from vcsync.scheduling.resources import from_quantities
-from vcsync.scheduling.snapshot import SuperView, Taint
+from vcsync.scheduling.snapshot import Health, SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
-from vcsync.tenancy.failure import Member, Patience, Sighting, advance
+from vcsync.tenancy.failure import MOST_PERCENT, Member, Patience, Sighting, advance
 from vcsync.tenancy.health import Judgement, is_false, judge, sight, silence_of
 
 _LOOK_SECONDS = 5.0  # interval at which health is judged again
@@ -185,6 +185,26 @@ class Pool:
         """Return the seconds for which a super cluster in `views` has had its health."""
         return max(0.0, self._now() - self._members[name].since)
 
+    def lost(self) -> dict[str, float]:
+        """Return the super clusters that are lost, with the seconds since this process knows that.
+
+        Of a fenced one nothing has to be awaited, since an operator has said that nothing runs there: its time is infinite.
+        """
+        return {
+            name: float("inf") if view.fenced else self.state_for(name)
+            for name, view in self.views.items()
+            if view.health is Health.LOST
+        }
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing may be moved: most of what is not lost is out of touch, or this process sees no heartbeats."""
+        if self._blind_since is not None or any(member.held for member in self._members.values()):
+            return True
+        found = [view for view in self.views.values() if view.health is not Health.LOST]
+        silent = sum(bool(view.out_of_touch) for view in found)
+        return silent * 100 > len(found) * MOST_PERCENT
+
     def _now(self) -> float:
         return self._clock() if self._blind_since is None else self._blind_since
 
@@ -252,12 +272,14 @@ class Pool:
             )
         return SuperView(
             found.name,
-            self._members[found.name].state,
+            Health.LOST if spec.fenced else self._members[found.name].state,
             out_of_touch=self._out_of_touch(found),
             capacity=capacity_of(found),
             largest_node=from_quantities(status.largest_node),
             cordoned=spec.cordoned,
             draining=spec.drain or found.deleting,
+            fenced=spec.fenced,
+            eviction_seconds=spec.eviction_seconds,
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in spec.taints),
             network_id=spec.network_id,
             price={resource: int(Decimal(text) * 1_000_000) for resource, text in spec.prices.items()},
@@ -267,6 +289,8 @@ class Pool:
 
     def _out_of_touch(self, found: SuperCluster) -> str:
         """Return `SuperView.out_of_touch`. It has times instead of ages, so that it stays the same while time passes."""
+        if found.spec.fenced:
+            return "its operator has fenced it"
         silent = self.silent_for(found.name)
         if silent is not None and silent >= self._patience.suspect_after:
             return f"no heartbeat since {found.status.heartbeat_time}"

@@ -47,6 +47,9 @@ class World:
         hard = {key: f"{amount * slices}m" for key, amount in size.items()}
         self.tenants[name].hards = [hard] if slices else []
 
+    def lost(self) -> list[str]:
+        return [super_id for super_id, view in self.views.items() if view.health is Health.LOST]
+
     def entries(self) -> dict[str, Entry]:
         found = {name: self.meta.entry(name) for name in NAMESPACES}
         return {name: entry_of(entry) for name, entry in found.items() if entry is not None}
@@ -75,6 +78,7 @@ class World:
             from_quantities(self.size[name]),
             "spread",
             "2026-01-01T00:00:00Z",
+            leaving=dict.fromkeys(self.lost(), 0),
         )
         self.meta.fail_at = None if cut_off_at is None else len(self.meta.writes) + cut_off_at
         try:
@@ -94,9 +98,9 @@ class World:
                     held[key] = held.get(key, 0) if deleting else max(held.get(key, 0), amount * slices)
 
     def clear(self, super_id: str, name: str) -> None:
-        """Let a syncer clear what it is to give up, and say so."""
+        """Let a syncer clear what it is to give up, and say so, unless it is lost."""
         placement = self.meta.entry(name)
-        if placement is None:
+        if placement is None or super_id in self.lost():
             return
         drain, clear = names.drain_finalizer(super_id), names.clear_finalizer(super_id)
         slices = 0 if placement.deleting else placement.status.placements.get(super_id, 0)
@@ -170,6 +174,28 @@ def test_amounts_of_moved_slices_are_distributed_again_when_they_are_cleared(wor
     assert placed(world, "blog") == {"r1": 4}
 
 
+def test_slices_that_left_a_lost_super_cluster_count_there_until_it_has_cleared_them(world: World) -> None:
+    world.views = {"r1": world.views["r1"]}
+    world.want("shop", 4)
+    world.look("shop")
+    world.views["r1"] = SuperView("r1", Health.LOST, CAPACITY)
+    world.views["r2"] = SuperView("r2", Health.READY, CAPACITY)
+    world.look("shop")
+    assert placed(world, "shop") == {"r2": 4}
+    entry = world.meta.entry("shop")
+    assert entry is not None
+    assert entry.status.clearing == {"r1": {"cpu": "4", "memory": "4Gi"}}
+    world.views["r1"] = SuperView("r1", Health.READY, CAPACITY)
+    world.want("blog", 4)
+    world.look("blog")
+    assert placed(world, "blog") == {}, "Pods of shop may still run there"
+    world.clear("r1", "shop")
+    world.look("blog")
+    assert placed(world, "blog") == {"r1": 4}
+    world.look("shop")
+    assert placed(world, "shop") == {"r2": 4}, "nothing goes back by itself"
+
+
 def test_a_namespace_may_get_its_slices_back_before_they_are_cleared(world: World) -> None:
     world.views = {"r1": world.views["r1"]}
     for slices in (4, 1, 4):
@@ -196,9 +222,9 @@ def test_a_removed_super_cluster_has_nothing_to_clear(world: World) -> None:
 
 
 def step(world: World, chance: Random) -> None:
-    """Let one thing happen: a quota or a size changes, an operator drains or pins, a syncer clears, a process ends."""
+    """Let one thing happen: a quota or a size changes, an operator drains or pins, a syncer clears, one is lost or returns."""
     name, super_id = chance.choice(NAMESPACES), chance.choice(SUPERS)
-    match chance.choice(("want", "want", "want", "look", "clear", "drain", "anew", "pin")):
+    match chance.choice(("want", "want", "want", "look", "clear", "drain", "lose", "anew", "pin")):
         case "want":
             world.size[name] = chance.choice(SIZES)
             world.want(name, chance.randint(0, 6))
@@ -210,6 +236,9 @@ def step(world: World, chance: Random) -> None:
         case "drain":
             draining = chance.random() < 0.5
             world.views[super_id] = SuperView(super_id, Health.READY, CAPACITY, draining=draining)
+        case "lose":
+            health = Health.READY if world.views[super_id].health is Health.LOST else Health.LOST
+            world.views[super_id] = SuperView(super_id, health, CAPACITY)
         case "anew":
             found = world.tenants[name].read(name)
             assert found is not None

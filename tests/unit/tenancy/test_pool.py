@@ -318,3 +318,45 @@ def test_an_unreadable_super_cluster_is_not_a_change(stage: Stage) -> None:
     stage.report(1, status={"allocatable": {"cpu": "much"}})
     stage.passes(1)
     assert stage.changes == 1
+
+
+def test_a_lost_super_cluster_is_lost_since_this_process_knows(stage: Stage) -> None:
+    stage.report(0)
+    stage.report(0, name="r2")
+    assert stage.pool.lost() == {}
+    stage.passes(200)
+    stage.report(200, name="r2")
+    stage.passes(100)
+    stage.report(300, name="r2")
+    assert stage.pool.lost() == {"r1": 0.0}
+    stage.passes(20)
+    assert stage.pool.lost() == {"r1": 20.0}
+    assert not stage.pool.held
+
+
+def test_nothing_may_move_while_most_of_what_is_not_lost_is_out_of_touch(stage: Stage) -> None:
+    for name in ("r1", "r2", "r3"):
+        stage.report(0, name=name)
+    stage.passes(80)
+    assert stage.pool.held
+    stage.report(80, name="r1")
+    assert stage.pool.held
+    stage.report(80, name="r2")
+    assert not stage.pool.held
+
+
+def test_nothing_may_move_while_most_of_the_pool_vanished_at_once(stage: Stage) -> None:
+    for name in ("r1", "r2"):
+        stage.report(0, name=name)
+    stage.passes(400)
+    assert stage.pool.lost() == {}
+    assert stage.pool.held
+
+
+def test_a_fenced_super_cluster_is_lost_for_good(stage: Stage) -> None:
+    stage.report(0, fenced=True)
+    view = stage.pool.views["r1"]
+    assert (view.health, view.fenced, view.out_of_touch) == (Health.LOST, True, "its operator has fenced it")
+    assert stage.pool.lost() == {"r1": float("inf")}
+    stage.report(0, fenced=False)
+    assert stage.health() is Health.READY

@@ -69,6 +69,7 @@ SECTIONS: Mapping[str, Section] = {
 
 SHARED: Mapping[str, str] = {
     "data": "controlplane",
+    "failover": "podscheduler",
     "leader-elect": "syncer",
     "log-format": "syncer",
     "log-level": "syncer",

@@ -34,6 +34,7 @@ from vcsync.cli.command.common import (
 )
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.failover import METAVAR, OPTION, parse_failover
 from vcsync.cli.command.help import example
 from vcsync.cli.controllers.commands import controllers
 from vcsync.cli.controlplane.commands import controlplane
@@ -135,6 +136,16 @@ podscheduler_options = options(
         help="Answer control planes of tenants there that were added with --placement-webhook, over TLS (default: nowhere).",
     ),
 )
+failover_options = options(
+    click.option(
+        OPTION,
+        metavar=METAVAR,
+        default="Stay",
+        show_default=True,
+        help="Slices and Pods on lost super clusters, of tenants without a policy of their own: Stay, MoveAfter=5m, or "
+        "MoveStateless=5m for those without claims.",
+    ),
+)
 patience_options = options(
     click.option(
         "--suspect-after",
@@ -196,6 +207,7 @@ def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: st
 @config_option("nsscheduler")
 @nsscheduler_options
 @brake_option
+@failover_options
 @patience_options
 @role_options
 def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
@@ -211,6 +223,7 @@ def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
 )
 @config_option("podscheduler")
 @podscheduler_options
+@failover_options
 @patience_options
 @role_options
 def podscheduler(log_level: str, log_format: str, **given: Any) -> None:
@@ -251,6 +264,7 @@ def tenants(log_level: str, log_format: str, **given: Any) -> None:
 @brake_option
 @nsscheduler_options
 @podscheduler_options
+@failover_options
 @patience_options
 @tenants_options
 @role_options
@@ -311,6 +325,8 @@ def tuning_of(given: Mapping[str, Any]) -> Tuning:
             known=(*DIMENSIONS, PODS, *OBJECTS),
         )
         require_slice("--default-slice", found["default_slice"])
+    if "failover" in found:
+        found["failover"] = parse_failover(found["failover"])
     listen = given.get("placement_webhook_listen")
     tuning = Tuning(
         **found,

@@ -31,6 +31,7 @@ from vcsync.api.names import (
 )
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.api.specs import STAY, Failover
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.run.kubelet_api_options import KubeletOptions
 from vcsync.cli.run.supervision import MakeRole, Role
@@ -70,6 +71,8 @@ class Tuning:
     default_slice: Mapping[str, str] = field(default_factory=lambda: DEFAULT_SLICE)
     suspect_after: float = 75.0
     lost_after: float = 300.0
+    failover: Failover = STAY
+    """Policy for lost super clusters of tenants that have none."""
     kubelet: KubeletOptions | None = None
     placement_webhook: tuple[str, int] | None = None
     """Address and port at which the Pod scheduler answers external control planes; None: nowhere."""
@@ -124,6 +127,7 @@ def make_nsscheduler(settings: Settings) -> MakeRole:
             default_slice=dict(tuning.default_slice),
             brake_share=tuning.brake_share,
             patience=_patience(tuning),
+            failover=tuning.failover,
         )
         async with open_meta(settings, ROLE_NSSCHEDULER) as meta:
             yield NamespaceScheduler(
@@ -145,6 +149,7 @@ def make_podscheduler(settings: Settings) -> "Callable[[], AbstractAsyncContextM
         listen = settings.tuning.placement_webhook
         own = Own(
             patience=_patience(settings.tuning),
+            failover=settings.tuning.failover,
             webhook=None if listen is None else WebhookSettings(*listen),
         )
         if settings.per_tenant is not None:

@@ -22,6 +22,7 @@ from vcsync.cli.command.common import (
     parse_endpoint,
 )
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.failover import failover_option
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, print_objects
 from vcsync.cli.registration import placement_webhook
@@ -36,11 +37,14 @@ from vcsync.cli.tenant.connect import connect
 from vcsync.cli.tenant.dns import dns, dns_image_option, install, new_name_server, with_dns_option
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
+    FAILOVER_HELP,
     QUOTA_HELP,
     SLICE_HELP,
     WEIGHT_HELP,
     amounts_option,
+    failover_of,
     limits_of,
+    shown_failover,
 )
 from vcsync.cli.tenant.metrics import tenant_metrics
 from vcsync.cli.tenant.service_cidr import ensure_allocated, require_free, service_cidr_option
@@ -122,6 +126,7 @@ class NewTenant:
 @amounts_option("--default-quota", DEFAULT_QUOTA_HELP)
 @amounts_option("--quota", QUOTA_HELP)
 @amounts_option("--slice-size", SLICE_HELP)
+@failover_option(FAILOVER_HELP)
 @click.option(
     "--api-endpoint",
     metavar="HOST:PORT",
@@ -141,6 +146,7 @@ def add(
     default_quota: tuple[str, ...],
     quota: tuple[str, ...],
     slice_size: tuple[str, ...],
+    failover: str | None,
     api_endpoint: str | None,
     service_cidr: str | None,
     with_dns: bool,
@@ -158,6 +164,7 @@ def add(
     check_name(tenant)
     spec: dict[str, Any] = {"tenant": tenant, "weight": weight}
     spec |= limits_of(default_quota=default_quota, quota=quota, slice_size=slice_size)
+    spec |= failover_of(failover or None)
     if api_endpoint:
         host, port = parse_endpoint("--api-endpoint", api_endpoint)
         spec["apiEndpoint"] = {"host": host, "port": port}
@@ -280,7 +287,7 @@ async def _list(form: str, meta: str | None) -> None:
     )
 
 
-WIDE_HEADER = ("VIRTUALCLUSTER", "SLICE SIZE", "MESSAGE")
+WIDE_HEADER = ("VIRTUALCLUSTER", "SLICE SIZE", "FAILOVER", "MESSAGE")
 
 
 def name_of(vc: VirtualCluster) -> str:
@@ -290,7 +297,12 @@ def name_of(vc: VirtualCluster) -> str:
 
 def wide_row(vc: VirtualCluster) -> tuple[str, ...]:
     """Return the additional columns of a wide table."""
-    return f"{vc.namespace}/{vc.name}", amounts(vc.spec.slice_size or {}), vc.status.message
+    return (
+        f"{vc.namespace}/{vc.name}",
+        amounts(vc.spec.slice_size or {}),
+        shown_failover(vc.spec.failover),
+        vc.status.message,
+    )
 
 
 def as_plain(vc: VirtualCluster) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import click
 
 from vcsync.api.fields import PositiveQuantity, Quantity
 from vcsync.api.objects import VirtualCluster, to_wire
+from vcsync.api.specs import Failover
 from vcsync.cli.command.common import parse_amounts, require_slice
+from vcsync.cli.command.failover import parse_failover
 from vcsync.objects.merge_patch import create_merge_patch
 from vcsync.scheduling.slices import DIMENSIONS, OBJECTS, PODS
 
@@ -19,6 +21,10 @@ DEFAULT_QUOTA_HELP = (
 )
 QUOTA_HELP = "Cap on all namespaces together, regardless of the tenant's own quotas."
 SLICE_HELP = "Default slice (cpu=2,memory=4Gi)."
+FAILOVER_HELP = (
+    "Slices and Pods on a lost super cluster: Stay, MoveAfter=5m, or MoveStateless=5m for those without claims; '': the default "
+    "of the schedulers."
+)
 _FIELDS = (
     ("defaultQuota", "--default-quota", Quantity, DIMENSIONS),
     ("quota", "--quota", Quantity, (*DIMENSIONS, PODS)),
@@ -48,6 +54,28 @@ def limits_of(**given: Sequence[str]) -> dict[str, dict[str, str]]:
     if spec.get("sliceSize"):
         require_slice("--slice-size", spec["sliceSize"])
     return spec
+
+
+def failover_of(text: str | None) -> dict[str, Any]:
+    """Return the field of a VirtualCluster's spec for the option --failover; an empty text gives an empty field.
+
+    Args:
+        text: the option's value; None: it was not used.
+
+    Raises:
+        WrongInputError: the value is no policy.
+    """
+    if text is None:
+        return {}
+    return {"failover": to_wire(parse_failover(text)) if text else {}}
+
+
+def shown_failover(failover: Failover | None) -> str:
+    """Return a policy for people, as the option takes it; empty if there is none."""
+    if failover is None:
+        return ""
+    seconds = failover.after_seconds
+    return failover.policy if seconds is None else f"{failover.policy}={seconds}s"
 
 
 def changes(vc: VirtualCluster, desired: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -11,16 +11,19 @@ import click
 from vcsync.api.resources import TENANT_TEMPLATES, TENANTS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import meta_client
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.command.failover import failover_option
 from vcsync.cli.command.help import example
 from vcsync.cli.controlplane.limit_options import LIMIT_FIELDS, LIMITS_METAVAR, parse_bytes, parse_limits
 from vcsync.cli.tenant import embedded
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
+    FAILOVER_HELP,
     QUOTA_HELP,
     SLICE_HELP,
     WEIGHT_HELP,
     amounts_option,
     changes,
+    failover_of,
     limits_of,
 )
 from vcsync.cli.tenant.service_cidr import require_free, service_cidr_option
@@ -37,6 +40,7 @@ from vcsync.registration.registered import is_managed, require_tenant
         "vcsync tenant set acme --storage 10Gi --objects default",
         "vcsync tenant set acme --limits readsPerSecond=100,watches=500 --user-limits readsPerSecond=20",
         "vcsync tenant set acme --template small",
+        "vcsync tenant set acme --failover MoveAfter=5m",
     ),
 )
 @embedded.name_argument
@@ -44,6 +48,7 @@ from vcsync.registration.registered import is_managed, require_tenant
 @amounts_option("--default-quota", DEFAULT_QUOTA_HELP)
 @amounts_option("--quota", QUOTA_HELP)
 @amounts_option("--slice-size", SLICE_HELP)
+@failover_option(FAILOVER_HELP)
 @click.option(
     "--controllers",
     type=embedded.CONTROLLERS,
@@ -78,6 +83,7 @@ def set_(
     default_quota: tuple[str, ...],
     quota: tuple[str, ...],
     slice_size: tuple[str, ...],
+    failover: str | None,
     controllers: str | None,
     storage: str | None,
     objects: str | None,
@@ -94,6 +100,7 @@ def set_(
     """
     embedded.check_name(tenant)
     share: dict[str, Any] = dict(limits_of(default_quota=default_quota, quota=quota, slice_size=slice_size))
+    share |= failover_of(failover)
     if weight is not None:
         share["weight"] = weight
     if service_cidr is not None:
@@ -103,8 +110,8 @@ def set_(
     requests = _of_requests(limits, user_limits)
     if not share and not own and requests is None and template is None:
         raise WrongInputError(
-            "give at least one option: --weight, --quota, --default-quota, --slice-size, --template or --service-cidr; for an "
-            "embedded control plane also --controllers, --storage, --objects, --limits or --user-limits"
+            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --template or "
+            "--service-cidr; for an embedded control plane also --controllers, --storage, --objects, --limits or --user-limits"
         )
     if template is not None:
         asyncio.run(_name_template(tenant, template, data, meta))

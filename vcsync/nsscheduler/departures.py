@@ -1,0 +1,114 @@
+"""Lets namespaces leave super clusters that have been lost for longer than their tenants' policies allow, in waves."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import structlog
+
+from vcsync.api.specs import Failover
+from vcsync.kube.errors import KubeError, describe
+from vcsync.scheduling.failover import Departures, moves_after, next_wave
+from vcsync.scheduling.ledger import Key, Ledger
+from vcsync.tenancy import Pool
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the lost super clusters."""
+RETRY_SECONDS = 60.0
+"""Seconds after which a tenant whose control plane refused or did not answer is asked again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Waves:
+    """Releases the next wave of namespaces while super clusters are lost.
+
+    Args:
+        pool: the pool.
+        ledger: the slices of all namespaces.
+        policy: returns the policy of a tenant by its cluster key; None while the tenant is not connected.
+        stateful: returns how many slices of a namespace on a super cluster the Pods with claims need.
+        add: enqueues a namespace.
+        chance: the source of the order.
+        clock: monotonic seconds.
+    """
+
+    def __init__(  # noqa: PLR0917 - parts, each of its own type
+        self,
+        pool: Pool,
+        ledger: Ledger,
+        policy: Callable[[str], Failover | None],
+        stateful: Callable[[Key, str], Awaitable[int]],
+        add: Callable[[Key], None],
+        chance: Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._ledger = ledger
+        self._policy = policy
+        self._stateful = stateful
+        self._add = add
+        self._chance = chance
+        self._clock = clock
+        self._retry_at: dict[tuple[str, Key], float] = {}
+        self.departures = Departures()
+
+    async def run(self) -> None:
+        """Release waves until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Release the next wave from every super cluster that is lost."""
+        lost = self._pool.lost()
+        self.departures.follow(lost, held=self._pool.held)
+        self._retry_at = {each: at for each, at in self._retry_at.items() if each[0] in lost}
+        for super_id in sorted(lost) if not self._pool.held else ():
+            await self._release(super_id, lost[super_id])
+
+    def follow(self) -> None:
+        """Note at once which super clusters are lost, since the pool has changed, and enqueue the namespaces under way."""
+        self.departures.follow(self._pool.lost(), held=self._pool.held)
+        for key in self.departures.under_way(self._ledger):
+            self._add(key)
+
+    async def _release(self, super_id: str, lasts: float) -> None:
+        there = {
+            key: entry.placements[super_id]
+            for key in self._ledger.on(super_id)
+            if (entry := self._ledger.get(key)) is not None
+        }
+        now = self._clock()
+        due = [
+            key
+            for key in there
+            if (policy := self._policy(key[0])) is not None
+            and (after := moves_after(policy)) is not None
+            and lasts >= after
+            and self._retry_at.get((super_id, key), now) <= now
+        ]
+        wave = next_wave(there, self.departures.released(super_id), due, self._chance)
+        for key in wave:
+            stay = await self._stay(super_id, key)
+            if stay is None or super_id not in self._pool.lost() or self._pool.held:
+                continue
+            self.departures.release(super_id, key, stay)
+            self._add(key)
+        if wave:
+            _log.info("namespaces leave a lost super cluster", super_cluster=super_id, namespaces=len(wave))
+
+    async def _stay(self, super_id: str, key: Key) -> int | None:
+        """Return how many slices must stay; None if that is not known at present."""
+        policy = self._policy(key[0])
+        if policy is None:
+            return None
+        if policy.policy == "MoveAfter":
+            return 0
+        try:
+            return await self._stateful(key, super_id)
+        except KubeError as error:
+            self._retry_at[super_id, key] = self._clock() + RETRY_SECONDS
+            _log.warning("claims cannot be read, so slices stay", tenant=key[0], **describe(error))
+            return None

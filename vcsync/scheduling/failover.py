@@ -1,0 +1,91 @@
+"""Waves in which namespaces leave lost super clusters: which may go next, and how many slices must stay. Pure."""
+
+from collections.abc import Collection, Mapping
+from random import Random
+
+from vcsync.api.specs import DEFAULT_MOVE_SECONDS, Failover
+from vcsync.scheduling.ledger import Key, Ledger
+from vcsync.scheduling.resources import Resources
+
+SMALLEST_WAVE = 10
+"""Number of namespaces that may be under way from one super cluster, however few it has."""
+WAVE_PERCENT = 5
+"""Share of a super cluster's namespaces that may be under way at a time."""
+
+
+def moves_after(policy: Failover) -> float | None:
+    """Return the seconds for which a super cluster has to be lost before slices leave it; None: they stay."""
+    if policy.policy == "Stay":
+        return None
+    return float(DEFAULT_MOVE_SECONDS if policy.after_seconds is None else policy.after_seconds)
+
+
+def wave_size(total: int) -> int:
+    """Return how many things of `total` may be under way at a time."""
+    return max(SMALLEST_WAVE, total * WAVE_PERCENT // 100)
+
+
+def next_wave(
+    there: Mapping[Key, int], released: Mapping[Key, int], due: Collection[Key], chance: Random
+) -> list[Key]:
+    """Return the namespaces that may leave a lost super cluster next, in random order.
+
+    A namespace is under way until no more than the slices that must stay are left. So the waves stop by themselves while
+    no other super cluster has room.
+
+    Args:
+        there: namespace -> number of its slices on the super cluster.
+        released: namespaces of earlier waves -> number of slices that must stay.
+        due: namespaces whose policy lets them leave now.
+        chance: the source of the order.
+    """
+    under_way = sum(slices > released[key] for key, slices in there.items() if key in released)
+    waiting = sorted(key for key in due if there.get(key) and key not in released)
+    room = max(0, wave_size(len(there)) - under_way)
+    return chance.sample(waiting, min(room, len(waiting)))
+
+
+def slices_for(amounts: Mapping[str, int], size: Resources) -> int:
+    """Return the number of slices that contain some amounts, in thousandths. Resources without a size are ignored."""
+    return max((-(-amount // size[name]) for name, amount in amounts.items() if size.get(name)), default=0)
+
+
+class Departures:
+    """The namespaces that may leave lost super clusters. A super cluster that returns keeps those that have not left."""
+
+    def __init__(self) -> None:
+        self._released: dict[str, dict[Key, int]] = {}
+        self._held = False
+
+    def follow(self, lost: Collection[str], *, held: bool) -> None:
+        """Note which super clusters are lost at present.
+
+        Args:
+            lost: their ids.
+            held: whether most of the pool is out of touch, so that nothing moves.
+        """
+        self._released = {super_id: found for super_id, found in self._released.items() if super_id in lost}
+        self._held = held
+
+    def release(self, super_id: str, key: Key, stay: int) -> None:
+        """Let a namespace leave a super cluster, but for `stay` slices."""
+        self._released.setdefault(super_id, {})[key] = stay
+
+    def released(self, super_id: str) -> Mapping[Key, int]:
+        """Return the namespaces that may leave a super cluster, with the number of slices that must stay."""
+        return self._released.get(super_id, {})
+
+    def leaving(self, key: Key) -> dict[str, int]:
+        """Return the super clusters that a namespace may leave, with the number of slices that must stay."""
+        if self._held:
+            return {}
+        return {super_id: found[key] for super_id, found in self._released.items() if key in found}
+
+    def under_way(self, ledger: Ledger) -> set[Key]:
+        """Return the namespaces that may leave a super cluster, and have more slices there than must stay."""
+        return {
+            key
+            for super_id, found in self._released.items()
+            for key, stay in found.items()
+            if (entry := ledger.get(key)) is not None and entry.placements.get(super_id, 0) > stay
+        }

@@ -327,6 +327,14 @@ class PodAccounting:
         space = self._spaces.get(namespace)
         return None if space is None else space.shares.get(super_id)
 
+    def capacities(self, super_id: str) -> dict[str, Mapping[str, int]]:
+        """Return the amounts of the slices of each namespace on a super cluster; only namespaces that have some."""
+        return {
+            namespace: space.shares[super_id].capacity
+            for namespace, space in self._spaces.items()
+            if super_id in space.granted
+        }
+
     def regroup(self, key: Key, version: str, services: tuple[str, ...]) -> bool:
         """Set the Services of a Pod that keep their Pods together, if it is still of that resourceVersion.
 

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
+from random import Random
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.admission_reviews import NewPod
 from vcsync.podscheduler.claims import Claims, Clones, slim_claim, slim_snapshot, snapshot_source
 from vcsync.podscheduler.device_claims import DeviceClaims, slim_device_claim
+from vcsync.podscheduler.evictions import Evictions, PodRemover, Stand
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
@@ -136,6 +138,7 @@ class TenantSession:
             promise_counts=leadership.promise_counts,
             services=self._kept,
         )
+        self.remover = PodRemover(handle.client, self.events, self.reflector.observe_gone)
         self._clones = Clones()
         self._restored = Clones(snapshot_source)
         self._holders: dict[str, frozenset[str]] = {}
@@ -269,6 +272,11 @@ class Leadership:
         self.callers = Callers(meta, self.tenants)
         self.outcomes: OrderedDict[tuple[str, str, str], Outcome] = OrderedDict()
         self.counts = {"assigned": 0, "promised": 0, "waiting": 0}
+        self.evictions = Evictions(
+            self.pool,
+            self._stands,
+            Random(),  # noqa: S311 - an order, not a secret
+        )
         self.promise_counts = Counter({"placed": 0, "left": 0, "given back": 0, "expired": 0})
         # Seconds from seeing a Pod to having assigned it, summed over all Pods.
         self.latency_sum = 0.0
@@ -284,6 +292,7 @@ class Leadership:
             self._hold_back("")
             tasks.create_task(self.registry.run(), name="tenants")
             _log.info("pod scheduler began", placements=len(self.placements.cache))
+            tasks.create_task(self.evictions.run(), name="evictions")
             await self.work.run()
 
     async def read_holders(self, tenant: str, namespace: str) -> frozenset[str]:
@@ -432,6 +441,18 @@ class Leadership:
         placements = placement.status.placements
         session.pods.grant(envelope.name, size, {} if envelope.deleting else placements)
         session.hold(envelope.name, _holders(envelope, placements))
+
+    def _stands(self) -> dict[str, Stand]:
+        """Return what evictions have to know of the connected tenants."""
+        return {
+            key: Stand(
+                session.handle.virtual_cluster.spec.failover or self._settings.failover,
+                session.pods.accounting.pods.values,
+                session.pods.accounting.capacities,
+                session.remover,
+            )
+            for key, session in self.tenants.items()
+        }
 
     def _pool_changed(self) -> None:
         """Wake Pods that wait, unless the change of the pool cannot concern them."""

@@ -1,0 +1,272 @@
+"""Pods leave lost super clusters by eviction, in waves; those whose end nobody knows remain until a fence confirms it."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import pytest
+
+from vcsync.api.specs import STAY, Failover
+from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
+from vcsync.podscheduler.evictions import EVICTED, FENCED, Evictions, PodRemover, Stand
+from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.stranded import confirmed, stranded
+from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.snapshot import Health, SuperView
+
+MOVE = Failover(policy="MoveAfter", after_seconds=60)
+STATELESS = Failover(policy="MoveStateless", after_seconds=60)
+ONE = {"shop": {"cpu": 100}}
+
+
+def pod(name: str, *, on: str = "r2", cpu: int = 50, claims: tuple[str, ...] = (), **fields: Any) -> Pod:
+    needs = PodNeeds(requests={"cpu": cpu}, node=f"n1.{on}", claims=claims)
+    fields = {"deleting": False, "waiting_message": "", **fields}
+    return Pod("shop", name, f"uid-{name}", "1", needs, on, on, **fields)
+
+
+def names_of(pods: Iterable[Pod]) -> list[str]:
+    return [each.name for each in pods]
+
+
+@pytest.mark.parametrize(
+    ("pods", "capacity", "expected"),
+    [
+        ([pod("a"), pod("b")], {}, ["a", "b"]),
+        ([pod("a"), pod("b")], ONE, []),
+        ([pod("a"), pod("b"), pod("c")], ONE, ["c"]),
+        ([pod("a"), pod("b"), pod("z", claims=("data",))], ONE, ["b"]),
+        ([pod("a"), pod("b", on="r1")], {}, ["a"]),
+        ([pod("a", deleting=True), pod("b")], {}, ["b"]),
+    ],
+)
+def test_pods_without_a_part_in_the_slices_that_are_left_are_stranded(pods, capacity, expected):
+    assert names_of(stranded(pods, "r2", capacity)) == expected
+
+
+def test_the_end_of_pods_that_are_being_deleted_is_confirmed():
+    pods = [pod("a", deleting=True), pod("b"), pod("c", on="r1", deleting=True)]
+    assert names_of(confirmed(pods, "r2")) == ["a"]
+
+
+class Stage:
+    """A pool whose super cluster r2 is lost, and one tenant."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, SuperView] = {}
+        self.held = False
+        self.lasts = 60.0
+        self.now = 0.0
+        self.pods: list[Pod] = []
+        self.policy = MOVE
+        self.done: list[tuple[str, str]] = []
+        self.refuse = False
+        self.fail: Exception | None = None
+        self.calls = 0
+        self.see()
+        self.evictions = Evictions(
+            self,  # type: ignore[arg-type]
+            self.tenants,
+            Random(7),
+            lambda: self.now,
+        )
+
+    def see(self, health: Health = Health.LOST, **fields: Any) -> None:
+        self.views = {"r2": SuperView("r2", health, {}, out_of_touch="no heartbeat", **fields)}
+
+    def lost(self) -> dict[str, float]:
+        return {each.id: self.lasts for each in self.views.values() if each.health is Health.LOST}
+
+    def tenants(self) -> dict[str, Stand]:
+        return {"acme": Stand(self.policy, lambda: list(self.pods), lambda _: {}, self)}
+
+    async def evict(self, found: Pod, _why: str) -> bool:
+        return not self.refuse and self.did("evict", found)
+
+    async def delete(self, found: Pod, _why: str) -> None:
+        self.did("delete", found)
+
+    async def confirm(self, found: Pod, _why: str) -> None:
+        self.did("confirm", found)
+
+    def did(self, what: str, found: Pod) -> bool:
+        self.calls += 1
+        if self.fail is not None:
+            raise self.fail
+        self.done.append((what, found.name))
+        return True
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def test_pods_are_evicted_in_waves(stage: Stage) -> None:
+    stage.pods = [pod(f"p{number:02}") for number in range(25)]
+    await stage.evictions.look()
+    assert len(stage.done) == len(set(stage.done)) == 10
+    assert {what for what, _ in stage.done} == {"evict"}
+    assert stage.evictions.counts["evicted"] == 10
+
+
+@pytest.mark.parametrize(
+    ("policy", "lasts", "held", "health"),
+    [
+        (STAY, 1e9, False, Health.LOST),
+        (MOVE, 59.0, False, Health.LOST),
+        (MOVE, 1e9, True, Health.LOST),
+        (MOVE, 1e9, False, Health.SUSPECT),
+    ],
+)
+async def test_pods_stay(policy: Failover, lasts: float, held: bool, health: Health) -> None:
+    stage = Stage()
+    stage.pods, stage.policy, stage.lasts, stage.held = [pod("a")], policy, lasts, held
+    stage.see(health)
+    await stage.evictions.look()
+    assert stage.done == []
+
+
+async def test_pods_with_claims_stay_if_the_policy_says_so(stage: Stage) -> None:
+    stage.pods, stage.policy = [pod("a", claims=("data",)), pod("b")], STATELESS
+    await stage.evictions.look()
+    assert stage.done == [("evict", "b")]
+
+
+async def test_a_budget_is_honoured_until_its_time_is_over(stage: Stage) -> None:
+    stage.pods, stage.refuse = [pod("a")], True
+    stage.see(eviction_seconds=100)
+    await stage.evictions.look()
+    stage.now = 99.0
+    await stage.evictions.look()
+    assert stage.done == []
+    stage.now = 100.0
+    await stage.evictions.look()
+    assert stage.done == [("delete", "a")]
+
+
+async def test_a_new_loss_gives_budgets_their_time_again(stage: Stage) -> None:
+    stage.pods, stage.refuse = [pod("a")], True
+    stage.see(eviction_seconds=100)
+    await stage.evictions.look()
+    stage.see(Health.READY)
+    await stage.evictions.look()
+    stage.see(eviction_seconds=100)
+    stage.now = 150.0
+    await stage.evictions.look()
+    assert stage.done == []
+
+
+async def test_budgets_do_not_count_if_the_operator_says_so(stage: Stage) -> None:
+    stage.pods, stage.refuse = [pod("a")], True
+    stage.see(eviction_seconds=0)
+    await stage.evictions.look()
+    assert stage.done == [("delete", "a")]
+
+
+async def test_only_a_fence_confirms_the_end_of_a_pod(stage: Stage) -> None:
+    stage.pods, stage.policy = [pod("a", deleting=True), pod("b")], STAY
+    await stage.evictions.look()
+    assert stage.done == []
+    stage.see(fenced=True)
+    await stage.evictions.look()
+    await stage.evictions.look()
+    assert stage.done == [("confirm", "a")]
+
+
+async def test_a_fence_confirms_ends_also_while_most_of_the_pool_is_out_of_touch(stage: Stage) -> None:
+    stage.pods, stage.held = [pod("a", deleting=True), pod("b")], True
+    stage.see(fenced=True)
+    await stage.evictions.look()
+    assert stage.done == [("confirm", "a")]
+
+
+async def test_a_tenant_that_refuses_is_left_alone_for_a_while(stage: Stage) -> None:
+    stage.pods, stage.fail = [pod("a")], Forbidden(Status(403, message="old roles"))
+    for _ in range(3):
+        await stage.evictions.look()
+    assert stage.calls == 1
+    stage.fail, stage.now = None, 60.0
+    await stage.evictions.look()
+    assert stage.done == [("evict", "a")]
+
+
+class Server:
+    """A tenant's API that answers as it is told."""
+
+    def __init__(self, answer: Exception | object | None = None) -> None:
+        self.answer = answer
+        self.sent: list[tuple[str, Any]] = []
+        self.events: list[str] = []
+        self.gone: list[str] = []
+
+    def take(self, what: str, detail: Any) -> Any:
+        self.sent.append((what, detail))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def create_raw(self, _resource: Any, body: Any, _namespace: str, **names: str) -> None:
+        self.take(names["subresource"], body)
+
+    async def delete(self, _resource: Any, _name: str, _namespace: str, **options: Any) -> Any:
+        return self.take("delete", options)
+
+    async def patch(self, _resource: Any, _name: str, patch: Any, _namespace: str, **options: str) -> None:
+        self.sent.append((options["subresource"], patch))
+
+    def emit(self, _subject: Any, _kind: str, reason: str, _message: str, *, now: float) -> None:
+        assert now
+        self.events.append(reason)
+
+    def remover(self) -> PodRemover:
+        return PodRemover(self, self, lambda *key: self.gone.append(key[2]))  # type: ignore[arg-type]
+
+
+async def test_an_eviction_names_the_pod_by_its_uid() -> None:
+    server = Server()
+    assert await server.remover().evict(pod("a"), "r2 is lost")
+    [(what, body)] = server.sent
+    assert (what, body["kind"]) == ("eviction", "Eviction")
+    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-a"}}
+    assert server.events == [EVICTED]
+
+
+@pytest.mark.parametrize(
+    ("error", "evicted", "gone"),
+    [
+        (NotFound(Status(404)), True, ["uid-a"]),
+        (Conflict(Status(409)), True, []),
+        (TooManyRequests(Status(429)), False, []),
+    ],
+)
+async def test_an_eviction_that_is_refused_tells_the_tenant_nothing(
+    error: Exception, evicted: bool, gone: list[str]
+) -> None:
+    server = Server(error)
+    assert await server.remover().evict(pod("a"), "r2 is lost") is evicted
+    assert (server.events, server.gone) == ([], gone)
+
+
+async def test_a_deletion_after_the_time_of_budgets_keeps_the_grace_period() -> None:
+    server = Server()
+    await server.remover().delete(pod("a"), "r2 is lost")
+    assert server.sent == [("delete", {"uid": "uid-a"})]
+    assert server.events == [EVICTED]
+
+
+async def test_a_confirmed_pod_is_removed_at_once() -> None:
+    server = Server()
+    await server.remover().confirm(pod("a", deleting=True), "fenced")
+    assert server.sent == [("delete", {"uid": "uid-a", "grace_seconds": 0})]
+    assert (server.events, server.gone) == ([FENCED], ["uid-a"])
+
+
+async def test_a_confirmed_pod_that_finalizers_keep_is_marked_as_failed() -> None:
+    server = Server(object())
+    await server.remover().confirm(pod("a", deleting=True), "fenced")
+    [_, (subresource, patch)] = server.sent
+    assert subresource == "status"
+    assert patch["metadata"] == {"uid": "uid-a"}
+    assert patch["status"]["phase"] == "Failed"
+    assert [each["type"] for each in patch["status"]["conditions"]] == ["DisruptionTarget"]

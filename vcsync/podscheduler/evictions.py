@@ -1,0 +1,281 @@
+"""Evicts Pods from lost super clusters that their slices have left, in waves, and ends those whose end is confirmed."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, Final, Protocol
+
+import structlog
+from msgspec import Struct
+
+from vcsync.api.names import SUPER_CLUSTER_LOST
+from vcsync.api.specs import Failover
+from vcsync.kube.client import Client
+from vcsync.kube.errors import Conflict, KubeError, NotFound, TooManyRequests, describe
+from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.resources import PODS
+from vcsync.objects.times import time_text
+from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.stranded import confirmed, stranded
+from vcsync.scheduling.failover import moves_after, wave_size
+from vcsync.scheduling.snapshot import SuperView
+from vcsync.tenancy import Pool
+
+LOOK_SECONDS: Final = 5.0
+"""Seconds between two waves."""
+CONCURRENCY: Final = 16
+"""Number of requests that are outstanding at a time."""
+RETRY_SECONDS: Final = 60.0
+"""Seconds after which a tenant is asked again that refused a request or did not answer."""
+EVICTED: Final = "Evicted"
+FENCED: Final = "SuperClusterFenced"
+
+_log = structlog.get_logger(__name__)
+
+
+class Stand(Struct, frozen=True):
+    """The state of one tenant that a wave needs.
+
+    Attributes:
+        policy: its policy for lost super clusters.
+        pods: its unfinished Pods.
+        capacity: returns, for a super cluster, the amounts of each namespace's slices there.
+        remover: removes its Pods.
+    """
+
+    policy: Failover
+    pods: Callable[[], Iterable[Pod]]
+    capacity: Callable[[str], Mapping[str, Mapping[str, int]]]
+    remover: "Remover"
+
+
+class Remover(Protocol):
+    """Removes Pods of one tenant through its API."""
+
+    async def evict(self, pod: Pod, why: str) -> bool:
+        """Evict a Pod. Return whether PodDisruptionBudgets allow that."""
+        ...
+
+    async def delete(self, pod: Pod, why: str) -> None:
+        """Delete a Pod with its own grace period. It remains until somebody knows that it has ended."""
+
+    async def confirm(self, pod: Pod, why: str) -> None:
+        """Remove a Pod that is being deleted, since it does not run any more."""
+
+
+class Evictions:
+    """Waves of evictions from the super clusters that are lost.
+
+    Attributes:
+        counts: number of Pods by what was done.
+
+    Args:
+        pool: the pool.
+        tenants: returns the connected tenants, by cluster key.
+        chance: the source of the order.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        tenants: Callable[[], Mapping[str, Stand]],
+        chance: Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._tenants = tenants
+        self._chance = chance
+        self._clock = clock
+        # (super cluster, tenant, namespace) -> since when a budget refuses evictions.
+        self._refused: dict[tuple[str, str, str], float] = {}
+        self._retry_at: dict[str, float] = {}
+        self._confirmed: set[str] = set()  # UIDs; finalizers may keep such Pods
+        self.counts = {"evicted": 0, "deleted": 0, "confirmed": 0}
+
+    async def run(self) -> None:
+        """Evict until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Send one wave for every lost super cluster."""
+        lost = self._pool.lost()
+        self._refused = {each: since for each, since in self._refused.items() if each[0] in lost}
+        if not lost:
+            self._confirmed.clear()
+        for super_id, lasts in sorted(lost.items()):
+            view = self._pool.views[super_id]
+            if view.fenced:
+                await self._confirm(view)
+            if not self._pool.held:
+                await self._wave(view, lasts)
+
+    async def _confirm(self, view: SuperView) -> None:
+        """End the Pods that are being deleted on a fenced super cluster."""
+        why = f"the operator has confirmed that nothing runs on super cluster {view.id} any more"
+        found = [
+            (tenant, stand.remover, pod)
+            for tenant, stand in self._awake().items()
+            for pod in confirmed(stand.pods(), view.id)
+            if pod.uid not in self._confirmed
+        ]
+
+        async def confirm(remover: Remover, pod: Pod) -> None:
+            await remover.confirm(pod, why)
+            self._confirmed.add(pod.uid)
+            self.counts["confirmed"] += 1
+
+        await self._all((tenant, confirm(remover, pod)) for tenant, remover, pod in found)
+
+    async def _wave(self, view: SuperView, lasts: float) -> None:
+        why = f"super cluster {view.id} is lost: {view.out_of_touch}"
+        total, found = 0, []
+        for tenant, stand in self._awake().items():
+            after = moves_after(stand.policy)
+            if after is None or lasts < after:
+                continue
+            pods = list(stand.pods())
+            total += sum(pod.bound_to == view.id for pod in pods)
+            found += [
+                (tenant, stand.remover, pod)
+                for pod in stranded(pods, view.id, stand.capacity(view.id))
+                if stand.policy.policy == "MoveAfter" or not pod.needs.claims
+            ]
+        wave = self._chance.sample(found, min(wave_size(total), len(found)))
+        if wave:
+            _log.info("pods leave a lost super cluster", super_cluster=view.id, pods=len(wave), of=len(found))
+        await self._all(
+            (tenant, self._remove(view, tenant, remover, pod, why)) for tenant, remover, pod in wave
+        )
+
+    async def _remove(self, view: SuperView, tenant: str, remover: Remover, pod: Pod, why: str) -> None:
+        """Evict a Pod, or delete it if budgets have refused for longer than they may."""
+        place = (view.id, tenant, pod.namespace)
+        since = self._refused.get(place)
+        if view.eviction_seconds and (since is None or self._clock() - since < view.eviction_seconds):
+            if await remover.evict(pod, why):
+                self.counts["evicted"] += 1
+            else:
+                self._refused.setdefault(place, self._clock())
+            return
+        await remover.delete(pod, why)
+        self.counts["deleted"] += 1
+
+    def _awake(self) -> dict[str, Stand]:
+        """Return the tenants that have not refused a request recently."""
+        now = self._clock()
+        self._retry_at = {tenant: at for tenant, at in self._retry_at.items() if at > now}
+        return {tenant: stand for tenant, stand in self._tenants().items() if tenant not in self._retry_at}
+
+    async def _all(self, work: Iterable[tuple[str, Any]]) -> None:
+        """Run coroutines, each for a tenant, some at a time."""
+        slots = asyncio.Semaphore(CONCURRENCY)
+
+        async def one(tenant: str, step: Any) -> None:
+            async with slots:
+                try:
+                    await step
+                except KubeError as error:
+                    self._retry_at[tenant] = self._clock() + RETRY_SECONDS
+                    _log.warning("pod stays on a lost super cluster", tenant=tenant, **describe(error))
+
+        async with asyncio.TaskGroup() as tasks:
+            for tenant, step in work:
+                tasks.create_task(one(tenant, step))
+
+
+class PodRemover:
+    """Removes Pods of one tenant; see `Remover`.
+
+    Args:
+        client: the tenant's control plane.
+        events: records Events there.
+        gone: called with namespace, name and UID of every Pod that the control plane no longer has.
+    """
+
+    def __init__(self, client: Client, events: EventRecorder, gone: Callable[[str, str, str], None]) -> None:
+        self._client = client
+        self._events = events
+        self._gone = gone
+
+    async def evict(self, pod: Pod, why: str) -> bool:
+        """Evict a Pod. Return whether PodDisruptionBudgets allow that.
+
+        Raises:
+            KubeError: the control plane refused for another reason, or did not answer.
+        """
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        try:
+            await self._client.create_raw(PODS, body, pod.namespace, name=pod.name, subresource="eviction")
+        except NotFound:
+            self._gone(pod.namespace, pod.name, pod.uid)
+            return True
+        except Conflict:  # another Pod has its name
+            return True
+        except TooManyRequests:
+            return False
+        self._tell(pod, EVICTED, f"evicted, since {why}; it ends when that is known")
+        return True
+
+    async def delete(self, pod: Pod, why: str) -> None:
+        """Delete a Pod with its own grace period.
+
+        Raises:
+            KubeError: the control plane refused, or did not answer.
+        """
+        try:
+            await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+        except NotFound:
+            self._gone(pod.namespace, pod.name, pod.uid)
+        except Conflict:  # another Pod has its name
+            return
+        else:
+            self._tell(pod, EVICTED, f"deleted though a PodDisruptionBudget refuses, since {why}")
+
+    async def confirm(self, pod: Pod, why: str) -> None:
+        """Remove a Pod that is being deleted. One that finalizers keep is marked as failed, as by the Pod garbage collector.
+
+        Raises:
+            KubeError: the control plane refused, or did not answer.
+        """
+        try:
+            left = await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
+            if left is not None:
+                await self._client.patch(
+                    PODS,
+                    pod.name,
+                    _failed(pod, why),
+                    pod.namespace,
+                    kind="strategic",
+                    subresource="status",
+                )
+        except (NotFound, Conflict):
+            pass
+        else:
+            self._tell(pod, FENCED, f"ended, since {why}")
+        self._gone(pod.namespace, pod.name, pod.uid)
+
+    def _tell(self, pod: Pod, reason: str, message: str) -> None:
+        subject = ObjectRef("v1", "Pod", pod.name, pod.namespace, pod.uid)
+        self._events.emit(subject, "Warning", reason, message, now=time.time())
+
+
+def _failed(pod: Pod, why: str) -> dict[str, Any]:
+    """Return the strategic merge patch of the status of a Pod that has ended without a report."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": SUPER_CLUSTER_LOST,
+        "message": why,
+        "lastTransitionTime": time_text(datetime.now(UTC)),
+    }
+    return {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed", "conditions": [condition]}}

@@ -18,7 +18,13 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import LEASES, NODES
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import micro_time_text
-from vcsync.syncer.kinds.node import node_gone_patch, node_patch, node_status_patch, virtual_node
+from vcsync.syncer.kinds.node import (
+    node_gone_patch,
+    node_lost_patch,
+    node_patch,
+    node_status_patch,
+    virtual_node,
+)
 from vcsync.syncer.kinds.plan import TenantContext
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -60,6 +66,7 @@ class VirtualNodes:
         bound: returns whether Pods of the tenant that have not ended are bound to a virtual node, even if the super
             cluster has none of them.
         clock: monotonic seconds.
+        lost: returns since when nobody knows what happens in the super cluster, in words; "" while it is not lost.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class VirtualNodes:
         pods_on: Callable[[str], int],
         bound: Callable[[str], Awaitable[bool]],
         clock: Callable[[], float],
+        lost: Callable[[], str] = lambda: "",
     ) -> None:
         self._client = client
         self._tenant = tenant
@@ -82,6 +90,7 @@ class VirtualNodes:
         self._pods_on = pods_on
         self._bound = bound
         self._clock = clock
+        self._lost = lost
         self._interval = 0.0
         self._locks: dict[str, asyncio.Lock] = {}
         self._empty_since: dict[str, float] = {}
@@ -112,7 +121,7 @@ class VirtualNodes:
         """Update the virtual node from the super cluster's node. Only relevant differences are written.
 
         A virtual node that was deleted in the tenant while Pods are on it is created again: without it the tenant's
-        controllers would delete the Pods.
+        controllers would delete the Pods. While the super cluster is lost, its nodes are not ready, and their Leases end.
 
         Args:
             node: name of the super cluster's node.
@@ -125,7 +134,9 @@ class VirtualNodes:
             if actual is not None and self._pods_on(node) > 0:
                 await self.ensure(node, context)
             return
-        if actual is None:
+        if lost := self._lost():
+            changes = [(node_lost_patch(shown, lost, now), "status")]
+        elif actual is None:
             changes = [(node_gone_patch(shown, now), "status")]
         else:
             changes = [
@@ -252,7 +263,7 @@ class VirtualNodes:
 
     async def _renew(self, name: str, interval: float) -> None:
         actual = self._super_node(names.split_virtual_node(name, self._super_id) or "")
-        if actual is None:
+        if actual is None or self._lost():
             return
         now = datetime.now(UTC)
         # The lease's own duration leaves room for two missed beats.

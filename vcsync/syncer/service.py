@@ -228,6 +228,9 @@ class Syncer:
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._out_of_touch = False
         self._definitions = DefinitionStore(meta, super_client, super_id)
+        self._lost_since = ""
+        self.fenced = asyncio.Event()
+        """Set once an operator fences the super cluster. The owner stops the syncer then."""
         self._heartbeat = Heartbeat(
             meta=meta,
             super_client=super_client,
@@ -387,6 +390,7 @@ class Syncer:
             lost=lambda: self._lost,
             service_range=self._service_ranges.range_of,
             out_of_touch=lambda: self._out_of_touch,
+            lost_since=lambda: self._lost_since,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)
@@ -547,6 +551,15 @@ class Syncer:
             self._lost = lost
             for session in self._tenants.values():
                 session.lost_changed(changed)
+        own = views.get(self.super_id)
+        if own is not None and own.fenced:
+            self.fenced.set()
+        since = own.out_of_touch if own is not None and own.health is Health.LOST else ""
+        if since != self._lost_since:
+            self._lost_since = since
+            for key, session in self._tenants.items():
+                for node in session.nodes.shown():
+                    self._pool.add(key, Item(NODE, "", node))
         if self._synced:
             self._exchange.pool_changed()
 

@@ -89,6 +89,7 @@ class TenantSync:
         kubelet_api: serves logs and streams to the tenant's kube-apiserver. None: they are not served.
         leaving: tells whether the tenant is being removed from the pool.
         out_of_touch: returns whether the super cluster is not heard from.
+        lost_since: returns since when the super cluster has been out of touch, in words, once it is lost; "" otherwise.
         hosts: hosts of Ingresses in the super cluster.
         networks: returns the network of each super cluster that is in one, by its id.
         lost: returns the ids of the super clusters that are lost.
@@ -122,6 +123,7 @@ class TenantSync:
         lost: Callable[[], frozenset[str]] = frozenset,
         service_range: Callable[[VirtualCluster], str] = lambda _: "",
         out_of_touch: Callable[[], bool] = lambda: False,
+        lost_since: Callable[[], str] = lambda: "",
     ) -> None:
         self._shown_nodes = shown_nodes
         self._networks = networks
@@ -161,6 +163,7 @@ class TenantSync:
             pods_on=lambda node: super_caches.pods_on(self.key, node),
             bound=self.objects.has_bound_pods,
             clock=clock,
+            lost=lost_since,
         )
         self.objects.tenant_caches.on_node_change = self.report_without_effect
         self._needed = asyncio.Event()

@@ -134,18 +134,28 @@ def node_gone_patch(v: Envelope, now: str) -> Json | None:
         v: the virtual node.
         now: RFC 3339 time.
     """
+    return _unknown_patch(v, NODE_REMOVED, "the node has been removed from its cluster", now)
+
+
+def node_lost_patch(v: Envelope, out_of_touch: str, now: str) -> Json | None:
+    """Return the merge patch (subresource status) of a virtual node whose super cluster is lost; None if it is up to date.
+
+    Args:
+        v: the virtual node.
+        out_of_touch: since when nobody knows what happens there, in words.
+        now: RFC 3339 time.
+    """
+    return _unknown_patch(v, names.SUPER_CLUSTER_LOST, f"its cluster is lost: {out_of_touch}", now)
+
+
+def _unknown_patch(v: Envelope, reason: str, message: str, now: str) -> Json | None:
     have: list[Json] = untyped(v.status).get("conditions") or []
-    gone = {
-        "type": "Ready",
-        "status": "Unknown",
-        "reason": NODE_REMOVED,
-        "message": "the node has been removed from its cluster",
-    }
+    unknown = {"type": "Ready", "status": "Unknown", "reason": reason, "message": message}
     others = [condition for condition in have if condition.get("type") != "Ready"]
-    if _material([*others, gone]) == _material(have):
+    if _material([*others, unknown]) == _material(have):
         return None
     return {
-        "status": {"conditions": [*others, {**gone, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
+        "status": {"conditions": [*others, {**unknown, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
     }
 
 

@@ -82,6 +82,28 @@ async def test_a_new_nodes_lease_lasts_until_its_first_renewal() -> None:
     assert [each["leaseDurationSeconds"] for each in tenant.leases] == [360]
 
 
+async def test_no_lease_of_a_lost_super_cluster_is_renewed() -> None:
+    tenant, shown = Tenant(), Shown()
+    shown.cache.observe(parse(encode({"metadata": {"name": "n1.r1", "uid": "v1", "resourceVersion": "1"}})))
+    lost = "its API server has not answered since 2026-01-01T00:00:00Z"
+    nodes: Any = VirtualNodes(
+        client=tenant,  # type: ignore[arg-type]
+        tenant="acme",
+        super_id="r1",
+        reflector=shown,  # type: ignore[arg-type]
+        super_node=lambda _: parse(encode(NODE)),
+        pods_on=lambda _: 1,
+        bound=nobody,
+        clock=lambda: 0.0,
+        lost=lambda: lost,
+    )
+    await nodes._renew("n1.r1", 10.0)
+    assert tenant.leases == []
+    lost = ""
+    await nodes._renew("n1.r1", 10.0)
+    assert len(tenant.leases) == 1
+
+
 @given(
     interval=st.sampled_from([10.0, 30.0]),
     latency=st.floats(0, 0.1),

@@ -16,6 +16,7 @@ from vcsync.objects.merge_patch import merge_patch
 from vcsync.syncer.kinds.node import (
     kubelet_moved,
     node_gone_patch,
+    node_lost_patch,
     node_patch,
     node_status_patch,
     virtual_node,
@@ -256,6 +257,17 @@ def test_a_removed_node_is_reported_once() -> None:
     again = node_status_patch(envelope(after), envelope(node()), SHOWING, LATER)
     assert again is not None
     assert again["status"]["conditions"][0]["status"] == "True"
+
+
+def test_the_node_of_a_lost_super_cluster_is_reported_once() -> None:
+    before = shown(node())
+    patch = node_lost_patch(before, "no heartbeat since 12:00", LATER)
+    assert patch is not None
+    (ready,) = patch["status"]["conditions"]
+    assert (ready["status"], ready["reason"]) == ("Unknown", "SuperClusterLost")
+    assert ready["message"] == "its cluster is lost: no heartbeat since 12:00"
+    after = merge_patch(virtual_node(envelope(node()), SHOWING), patch)
+    assert node_lost_patch(envelope(after), "no heartbeat since 12:00", LATER) is None
 
 
 @pytest.mark.parametrize(

@@ -8,78 +8,40 @@ from typing import Any
 
 import pytest
 
-from hack.system import System
-from hack.testbed import TestBed
+from tests.real.failure_kit import (
+    LOSS_SECONDS,
+    RETURN_SECONDS,
+    SCHEDULERS,
+    copies,
+    health,
+    impatient_pool,
+    listed,
+    names_of,
+    seen,
+    space_on_all,
+    uids,
+)
 from tests.real.pool.endpoints_kit import address, behind, reached, service
 from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, pod, super_of
 from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.tenancy.health import HELD
 
-SCHEDULERS = ("nsscheduler", "podscheduler")
-# Above the 20 seconds between two heartbeats.
-PATIENCE = ("--suspect-after", "30", "--lost-after", "45")
-LOSS_SECONDS = 120
-RETURN_SECONDS = 180
-THREE_SLICES = {"cpu": "1500m", "memory": "1536Mi"}
-
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """Three super clusters, and roles with little patience."""
-    directory = tmp_path_factory.mktemp("failure")
-    bed = TestBed(supers=3, nodes=1, tenants=("acme",), directory=directory / "bed")
-    with bed:
-        system = System(bed, directory / "system")
-        impatient = (*SCHEDULERS, *(f"syncer-{super_id}" for super_id in bed.supers))
-        system.options |= dict.fromkeys(impatient, PATIENCE)
-        with system:
-            yield Pool(bed, system)
+    """Three super clusters, and schedulers with little patience."""
+    with impatient_pool(tmp_path_factory.mktemp("failure")) as pool:
+        yield pool
 
 
 @pytest.fixture
 def space(pool: Pool) -> Iterator[Space]:
-    """A namespace with a slice on each super cluster, which an earlier test may have had fail."""
-    eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in pool.supers), RETURN_SECONDS)
-    with pool.space(hard=THREE_SLICES) as space:
+    """A namespace with a slice on each super cluster."""
+    with space_on_all(pool) as space:
         yield space
-
-
-def seen(pool: Pool, scheduler: str) -> dict[str, Json]:
-    """Return the super clusters as a scheduler sees them."""
-    status = pool.system.status(scheduler)["roles"][scheduler]
-    assert "superClusters" in status, f"{scheduler} does not lead at present"
-    found: dict[str, Json] = status["superClusters"]
-    return found
-
-
-def health(pool: Pool, super_id: str) -> set[str]:
-    """Return a super cluster's health according to both schedulers."""
-    return {seen(pool, scheduler)[super_id]["health"] for scheduler in SCHEDULERS}
-
-
-def listed(pool: Pool, super_id: str) -> Json:
-    """Return a super cluster's health from `vcsync super list`."""
-    shown = json.loads(pool.system.vcsync("super", "list", "-o", "json"))
-    found: Json = next(each["health"] for each in shown if each["name"] == super_id)
-    return found
-
-
-def uids(pods: list[Json]) -> set[str]:
-    return {each["metadata"]["uid"] for each in pods}
-
-
-def copies(pool: Pool, space: Space) -> list[str]:
-    """Return the names of all copies of the namespace's Pods."""
-    return sorted(
-        each["metadata"]["name"] for super_id in pool.supers for each in space.all_there(super_id, "pods")
-    )
-
-
-def names_of(found: list[Json]) -> list[str]:
-    return sorted(each["metadata"]["name"] for each in found)
 
 
 def unknown(space: Space, app: str) -> set[str]:

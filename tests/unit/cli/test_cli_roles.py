@@ -36,6 +36,7 @@ async def test_a_rebuilt_syncer_remembers_the_releases_it_has_seen(
 
         def __init__(self, *, releases: Releases, **_: Any) -> None:
             given.append(releases)
+            self.fenced = asyncio.Event()
 
         async def run(self) -> None:
             """End immediately."""
@@ -51,18 +52,67 @@ async def test_a_rebuilt_syncer_remembers_the_releases_it_has_seen(
     assert first is second
 
 
+async def test_a_fence_stops_the_syncer(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[str] = []
+
+    class Fenced:
+        """A syncer whose super cluster an operator fences."""
+
+        def __init__(self, **_: Any) -> None:
+            self.fenced = asyncio.Event()
+
+        async def run(self) -> None:
+            """Run until cancelled."""
+            self.fenced.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append("run")
+
+        async def drain_work(self, _seconds: float) -> None:
+            stopped.append("drain")
+
+    monkeypatch.setattr(service, "Syncer", Fenced)
+    settings = Settings(kubeconfigs={}, listen="", leader_elect=False, identity="me")
+    role = SyncerRole(None, "r1", settings, (1, 1))  # type: ignore[arg-type]
+    await role._sync_until_changed(None, b"")  # type: ignore[arg-type]
+    assert stopped == ["drain", "run"]
+
+
+async def test_nothing_is_synced_until_the_fence_is_lifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "FENCE_SECONDS", 0.0)
+    meta = Meta()
+    meta.fenced = True
+    role = role_at(meta)
+    waiting = asyncio.create_task(role._wait_unfenced())
+    while meta.reads < 3:
+        await asyncio.sleep(0)
+    assert role.ready() == (
+        True,
+        "super cluster r1 is fenced: 'vcsync super unfence' has it synced again",
+    )
+    meta.failures = [Unreachable("refused")]
+    while meta.failures:
+        await asyncio.sleep(0)
+    assert not waiting.done(), "an answer that is missing lifts no fence"
+    meta.fenced = False
+    await waiting
+    assert role.ready() == (False, "starts")
+
+
 class Meta:
     """A meta cluster that answers reads of the registration with errors first."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.reads = 0
+        self.fenced = False
 
     async def get(self, resource: Resource, name: str, _namespace: str = "") -> Envelope:
         self.reads += 1
         if self.failures:
             raise self.failures.pop(0)
-        body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"id": name}}
+        body: dict[str, Any] = {"metadata": {"name": name}, "spec": {"id": name, "fenced": self.fenced}}
         if resource == SECRETS:
             body["data"] = {"kubeconfig": base64.b64encode(b"the kubeconfig").decode()}
         return parse(msgspec.json.encode(body))

@@ -328,3 +328,25 @@ def test_transitions_are_listed_oldest_first_with_controller_and_version() -> No
         "  2026-01-01T00:00:01Z x: created",
     ]
     assert transition_lines([]) == []
+
+
+def test_a_terminating_pod_on_a_lost_super_cluster_waits_for_its_end_or_a_fence() -> None:
+    pod = {
+        "metadata": {"labels": {SUPER_CLUSTER: "r1"}, "deletionTimestamp": TIME},
+        "spec": {"nodeName": "n1.r1"},
+        "status": {"phase": "Running"},
+    }
+    later = NOW + timedelta(hours=1)
+    supers = {"r1": super_cluster("r1")}
+
+    def story(now: datetime) -> str:
+        return " ".join(pod_story("acme/shop/p", pod, None, supers, now, ledger=NOTHING_DEALT))
+
+    assert "'vcsync super fence r1' confirms that nothing runs there" in story(later)
+    assert "vcsync super fence" not in story(NOW)
+
+
+def test_a_fenced_super_cluster_is_explained() -> None:
+    supers = {"r1": super_cluster("r1", fenced=True)}
+    story = " ".join(namespace_story("acme/shop", placement({"r1": 3}), supers, NOW, NOTHING_DEALT))
+    assert "which is fenced ('vcsync super unfence r1' ends that)" in story

@@ -12,6 +12,7 @@ from vcsync.objects.readable_amounts import readable
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import TENANT_QUOTA
 from vcsync.scheduling.slices import OBJECTS, PODS
+from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.distribution import slice_amounts
 from vcsync.tenancy.health import judge_all_stored
 
@@ -155,6 +156,11 @@ def pod_story(
     story += _containers(status)
     if metadata.get("deletionTimestamp"):
         story.append(f"It has been terminating since {metadata['deletionTimestamp']}.")
+        if super_id and spec.get("nodeName") and _is_lost(super_id, supers, now):
+            story.append(
+                f"It ends when {super_id} answers again and it has ended there, or when 'vcsync super fence {super_id}' confirms "
+                "that nothing runs there."
+            )
     return story
 
 
@@ -189,11 +195,17 @@ def _health(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) ->
     if super_cluster is None:
         return ", which is no longer registered"
     judgement = judge_all_stored(supers.values(), now)[super_id]
+    if super_cluster.spec.fenced:
+        return f", which is fenced ('vcsync super unfence {super_id}' ends that)"
     if judgement.reason:
         return f", which is {judgement.word.lower()} ({judgement.reason})"
     if super_cluster.spec.drain:
         return ", which is being drained"
     return ""
+
+
+def _is_lost(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) -> bool:
+    return super_id in supers and judge_all_stored(supers.values(), now)[super_id].health is Health.LOST
 
 
 def _amounts(values: Mapping[str, str]) -> str:

@@ -1,14 +1,11 @@
 """Construction of each role: its credentials, its clients, its lease."""
 
 import asyncio
-import base64
-import binascii
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
@@ -20,7 +17,6 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from vcsync.api.credentials import super_credentials
 from vcsync.api.names import (
     ROLE_NSSCHEDULER,
     ROLE_PODSCHEDULER,
@@ -33,14 +29,14 @@ from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.api.specs import STAY, Failover
 from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.super_kubeconfig import stored_kubeconfig
 from vcsync.cli.run.kubelet_api_options import KubeletOptions
 from vcsync.cli.run.supervision import MakeRole, Role
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
-from vcsync.kube.errors import CredentialsError, KubeError, NotFound, Unauthorized
+from vcsync.kube.errors import CredentialsError, KubeError, Unauthorized
 from vcsync.kube.lease import LeaderElector
-from vcsync.kube.resources import SECRETS
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import TimelineSource
 from vcsync.tenancy.brake import Releases
@@ -53,6 +49,8 @@ IN_FLIGHT_SECONDS = 4.0
 """Seconds that work in progress may take at the end: less than the time after which another instance takes a lost Lease."""
 CREDENTIALS_SECONDS = 60.0
 """Seconds between two reads of a super cluster's stored credentials."""
+FENCE_SECONDS = 5.0
+"""Seconds between two looks whether a super cluster is still fenced."""
 REGISTRATION_SECONDS = 20.0
 """Seconds that a syncer tries to read its registration before it ends with the last error."""
 
@@ -222,6 +220,7 @@ class SyncerRole:
         self._per_tenant = settings.per_tenant
         self._syncer: Role | None = None
         self._registered = False
+        self._fenced = False
         self._releases = Releases()
         lease = syncer_lease(super_id, "" if shard == (1, 1) else f"{shard[0]}-{shard[1]}")
         self._elector = (
@@ -245,13 +244,14 @@ class SyncerRole:
 
     async def _lead(self) -> None:
         while True:
+            await self._wait_unfenced()
             kubeconfig = await self._registration()
             connection = Connection.from_kubeconfig_bytes(kubeconfig)
             async with Client(connection, name=self._super_id, field_manager="vcsync/syncer") as super_client:
                 await self._sync_until_changed(super_client, kubeconfig)
 
     async def _sync_until_changed(self, super_client: Client, kubeconfig: bytes) -> None:
-        """Sync until the stored credentials change."""
+        """Sync until the stored credentials change, or an operator fences the super cluster."""
         from vcsync.syncer.kubelet_api.settings import KubeletSettings  # noqa: PLC0415  only a syncer loads it
         from vcsync.syncer.service import Syncer, SyncerSettings  # noqa: PLC0415
 
@@ -277,25 +277,46 @@ class SyncerRole:
         self._syncer = syncer
         work = asyncio.create_task(syncer.run(), name=f"syncer-{self._super_id}")
         rotation = asyncio.create_task(self._wait_changed(kubeconfig), name=f"credentials-{self._super_id}")
+        fence = asyncio.create_task(syncer.fenced.wait(), name=f"fence-{self._super_id}")
         try:
-            await asyncio.wait((work, rotation), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, rotation, fence), return_when=asyncio.FIRST_COMPLETED)
         finally:
             rotation.cancel()
+            fence.cancel()
             if not work.done():
                 await syncer.drain_work(IN_FLIGHT_SECONDS)
                 work.cancel()
-            await asyncio.wait((work, rotation))
+            await asyncio.wait((work, rotation, fence))
             self._syncer = None
         if not work.cancelled():
             work.result()
             raise FailedError(f"the syncer of {self._super_id} ended by itself")
+
+    async def _wait_unfenced(self) -> None:
+        """Wait until no operator fences the super cluster any more. Nothing is synced meanwhile."""
+        while True:
+            try:
+                found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
+            except (KubeError, ValueError) as error:
+                if not self._fenced:  # the next step reports what is wrong
+                    return
+                _log.warning("fence cannot be read", super_cluster=self._super_id, error=str(error))
+            else:
+                if found.spec.fenced and not self._fenced:
+                    _log.warning(
+                        "super cluster is fenced, so nothing is synced", super_cluster=self._super_id
+                    )
+                self._fenced = found.spec.fenced
+                if not self._fenced:
+                    return
+            await asyncio.sleep(FENCE_SECONDS)
 
     async def _wait_changed(self, kubeconfig: bytes) -> None:
         """Wait until the stored credentials of the super cluster change."""
         while True:
             await asyncio.sleep(CREDENTIALS_SECONDS)
             try:
-                stored = await self._kubeconfig()
+                stored = await stored_kubeconfig(self._meta, self._super_id)
                 if stored != kubeconfig:
                     # Unusable new credentials must not stop a working syncer.
                     Connection.from_kubeconfig_bytes(stored)
@@ -321,37 +342,12 @@ class SyncerRole:
             reraise=True,
         ):
             with attempt:
-                return await self._kubeconfig()
+                return await stored_kubeconfig(self._meta, self._super_id)
         raise AssertionError("AsyncRetrying returns or raises")
 
     def _note_failure(self, state: RetryCallState) -> None:
         error = state.outcome and state.outcome.exception()
         _log.warning("registration cannot be read", super_cluster=self._super_id, error=str(error))
-
-    async def _kubeconfig(self) -> bytes:
-        """Read the super cluster's stored kubeconfig.
-
-        Raises:
-            FailedError: It is missing; the text names the remedy.
-        """
-        remedy = f"register it with 'vcsync super add {self._super_id}'"
-        try:
-            super_cluster = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
-        except NotFound as error:
-            raise FailedError(f"super cluster {self._super_id} does not exist; {remedy}") from error
-        ref = super_credentials(super_cluster)
-        where = f"Secret {ref.namespace}/{ref.name}"
-        try:
-            envelope = await self._meta.get(SECRETS, ref.name, ref.namespace)
-        except NotFound as error:
-            raise FailedError(f"super cluster {self._super_id}: {where} does not exist; {remedy}") from error
-        text = msgspec.json.decode(envelope.rest or b"{}", type=_Secret).data.get(ref.key)
-        if not text:
-            raise FailedError(f"super cluster {self._super_id}: {where} has no key {ref.key}; {remedy}")
-        try:
-            return base64.b64decode(text, validate=True)
-        except binascii.Error as error:
-            raise FailedError(f"super cluster {self._super_id}: {where}: {ref.key} is not base64") from error
 
     def ready(self) -> tuple[bool, str]:
         """Return the syncer's readiness; a stand-by is ready to take over."""
@@ -359,6 +355,11 @@ class SyncerRole:
             return self._syncer.ready()
         if self._registered and self._elector is not None and not self._elector.is_leader:
             return True, "stand-by: another instance holds the lease"
+        if self._fenced:
+            return (
+                True,
+                f"super cluster {self._super_id} is fenced: 'vcsync super unfence' has it synced again",
+            )
         return False, "starts"
 
     def status(self) -> dict[str, Any]:
@@ -384,7 +385,3 @@ class SyncerRole:
 def _may_pass(error: BaseException) -> bool:
     """Report whether the meta cluster may soon answer differently. A restart renews an expired token."""
     return isinstance(error, KubeError) and not isinstance(error, Unauthorized | CredentialsError)
-
-
-class _Secret(msgspec.Struct):
-    data: dict[str, str] = {}

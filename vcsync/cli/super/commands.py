@@ -29,6 +29,7 @@ from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import age, pairs, print_objects
 from vcsync.cli.registration.renewal import renew_super
+from vcsync.cli.super.fence import fence, id_argument, unfence
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
 from vcsync.kube.resources import ENDPOINT_SLICES, SECRETS
@@ -74,7 +75,6 @@ def _network_id(_: click.Context, __: click.Parameter, text: str | None) -> str 
 
 _NOT_REMOVED = "nothing was removed: omit --kubeconfig to remove only the registration"
 
-id_argument = click.argument("super_id", metavar="ID")
 network_option = click.option(
     "--network-id",
     metavar="NETWORK",
@@ -95,6 +95,8 @@ def supers() -> None:
 
 
 supers.add_command(renew_super)
+supers.add_command(fence)
+supers.add_command(unfence)
 
 
 @supers.command(
@@ -269,7 +271,9 @@ def row(super_cluster: SuperCluster, ledger: Ledger, judgement: Judgement) -> tu
     """Format a super cluster as a row of the table; arguments as for `as_plain`."""
     spec, status = super_cluster.spec, super_cluster.status
     slices = slice_amounts(super_cluster, ledger)
-    scheduling = "drains" if spec.drain else "cordoned" if spec.cordoned else "open"
+    scheduling = (
+        "fenced" if spec.fenced else "drains" if spec.drain else "cordoned" if spec.cordoned else "open"
+    )
     return (
         super_cluster.name,
         f"{judgement.word} ({judgement.reason})" if judgement.reason else judgement.word,

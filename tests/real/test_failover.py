@@ -1,0 +1,198 @@
+"""What leaves a super cluster that is lost: slices and Pods by the tenant's policy, and nothing runs twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hack.system import SystemFailed
+from tests.real.failure_kit import (
+    LOSS_SECONDS,
+    RETURN_SECONDS,
+    SCHEDULERS,
+    copies,
+    health,
+    impatient_pool,
+    names_of,
+    seen,
+    space_on_all,
+    uids,
+)
+from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, is_running, items, super_of
+from tests.real.waiting import eventually
+from vcsync.api import names
+from vcsync.podscheduler.evictions import EVICTED, FENCED
+from vcsync.tenancy.health import HELD
+
+AT_ONCE = "MoveAfter=5s"
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Three super clusters, and roles with little patience."""
+    with impatient_pool(tmp_path_factory.mktemp("failover")) as pool:
+        yield pool
+
+
+@pytest.fixture
+def space(pool: Pool) -> Iterator[Space]:
+    """A namespace with a slice on each super cluster, which leaves lost ones."""
+    pool.system.vcsync("tenant", "set", "acme", "--failover", AT_ONCE)
+    try:
+        with space_on_all(pool) as space:
+            yield space
+    finally:
+        pool.system.vcsync("tenant", "set", "acme", "--failover", "")
+
+
+def stateful_set(name: str, replicas: int) -> Json:
+    """Return a StatefulSet whose Pods are made together."""
+    made = deployment(name, replicas)
+    return {
+        **made,
+        "kind": "StatefulSet",
+        "spec": {**made["spec"], "serviceName": name, "podManagementPolicy": "Parallel"},
+    }
+
+
+def on(found: list[Json], super_id: str) -> set[str]:
+    """Return the names of the Pods on a super cluster."""
+    return {each["metadata"]["name"] for each in found if super_of(each) == super_id}
+
+
+def terminating(space: Space, app: str) -> set[str]:
+    """Return the names of an app's Pods that are being deleted."""
+    found = space.all("pods", f"labelSelector=app%3D{app}")
+    return {each["metadata"]["name"] for each in found if "deletionTimestamp" in each["metadata"]}
+
+
+def node_states(pool: Pool, super_id: str) -> set[str]:
+    """Return the states of the condition Ready of a super cluster's virtual nodes in acme."""
+    found = items(pool.cluster("acme"), f"/api/v1/nodes?labelSelector={names.SUPER_CLUSTER_ID}%3D{super_id}")
+    return {condition(each, "Ready")["status"] for each in found}
+
+
+def spread(space: Space) -> None:
+    """Create an app of each kind with a Pod on each super cluster, again if one did not take Pods for a moment."""
+    apps = (deployment("web", 3), stateful_set("db", 3))
+
+    def made() -> bool:
+        space.apply(*apps)
+        found = [{super_of(each) for each in space.all_running(app, 3)} for app in ("web", "db")]
+        if all(each == set(space.pool.supers) for each in found):
+            return True
+        space.kubectl("delete", "deployment/web", "statefulset/db")
+        eventually(lambda: not space.all("pods"))
+        return False
+
+    eventually(made, RETURN_SECONDS)
+
+
+def test_slices_and_pods_leave_a_lost_super_cluster_and_stateful_pods_wait_for_its_return(
+    pool: Pool, space: Space
+) -> None:
+    spread(space)
+    web, db = on(space.pods("web"), "r2"), on(space.pods("db"), "r2")
+    pool.supers["r2"].kill("kube-apiserver")
+    try:
+        eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
+        eventually(lambda: set(space.placements()) == {"r1", "r3"})
+        assert sum(space.placements().values()) == 3
+        held = (space.ledger() or {})["status"]["clearing"]
+        assert held["r2"]["cpu"] == "500m"
+
+        eventually(lambda: not on(space.pods(), "r2"), LOSS_SECONDS)
+        replaced = space.all_running("web", 3)
+        assert {super_of(each) for each in replaced} == {"r1", "r3"}
+        assert not web & {each["metadata"]["name"] for each in replaced}
+        assert space.events(next(iter(web)), EVICTED)
+        eventually(lambda: node_states(pool, "r2") == {"Unknown"})
+        assert node_states(pool, "r1") == node_states(pool, "r3") == {"True"}
+        # The same name must not run twice, so nothing replaces it before its end is known.
+        assert terminating(space, "db") == db
+        assert len(space.pods("db")) == 2
+    finally:
+        pool.supers["r2"].start("kube-apiserver")
+
+    eventually(lambda: health(pool, "r2") == {"Ready"}, LOSS_SECONDS)
+    moved = space.all_running("db", 3, RETURN_SECONDS)
+    assert {super_of(each) for each in moved} <= {"r1", "r3"}
+    eventually(lambda: copies(pool, space) == names_of(space.pods()), RETURN_SECONDS)
+    eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
+    eventually(lambda: not (space.ledger() or {})["status"].get("clearing"))
+    assert set(space.placements()) == {"r1", "r3"}
+
+
+def test_a_fence_ends_stateful_pods_and_nothing_of_them_is_left_when_it_is_lifted(
+    pool: Pool, space: Space
+) -> None:
+    spread(space)
+    db = on(space.pods("db"), "r2")
+    [name] = db
+    ghost = uids(space.all_there("r2", "pods"))
+    # The super cluster's controllers must not end its Pods either: its machines are gone.
+    pool.supers["r2"].kill("kube-apiserver")
+    try:
+        assert "super cluster r2 is not lost" in refusal(pool, "super", "fence", "r2")
+        eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
+        eventually(lambda: terminating(space, "db") == db, LOSS_SECONDS)
+        story = pool.system.vcsync("explain", "pod", f"acme/{space.name}/{name}")
+        assert "or when 'vcsync super fence r2' confirms that nothing runs there" in story
+
+        pool.system.vcsync("super", "fence", "r2")
+        replaced = space.all_running("db", 3, RETURN_SECONDS)
+        assert {super_of(each) for each in replaced} == {"r1", "r3"}
+        assert space.events(name, FENCED)
+        assert not terminating(space, "web")
+        assert "stays fenced" in refusal(pool, "super", "unfence", "r2")
+    finally:
+        pool.supers["r2"].start("kube-apiserver")
+        eventually(lambda: lifted(pool, "r2"), RETURN_SECONDS)
+
+    # The command removes them before the syncer starts.
+    assert not ghost & uids(space.all_there("r2", "pods"))
+    eventually(lambda: health(pool, "r2") == {"Ready"}, LOSS_SECONDS)
+    eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
+    eventually(lambda: copies(pool, space) == names_of(space.pods()))
+    assert uids(space.pods("db")) == uids(replaced)
+
+
+def lifted(pool: Pool, super_id: str) -> bool:
+    """Lift a fence. Return whether that succeeded, or there is none."""
+    try:
+        pool.system.vcsync("super", "unfence", super_id)
+    except SystemFailed as error:
+        return "is not fenced" in str(error)
+    return True
+
+
+def refusal(pool: Pool, *command: str) -> str:
+    """Run a command that is refused, and return its message."""
+    with pytest.raises(SystemFailed) as caught:
+        pool.system.vcsync(*command)
+    return str(caught.value)
+
+
+def test_nothing_moves_when_two_of_three_super_clusters_vanish_at_once(pool: Pool, space: Space) -> None:
+    spread(space)
+    before = {each["metadata"]["uid"]: super_of(each) for each in space.pods()}
+    placements = space.placements()
+    silent = ("r1", "r2")
+    for super_id in silent:
+        pool.supers[super_id].kill("kube-apiserver")
+    try:
+        eventually(
+            lambda: all(HELD in seen(pool, each)[one]["reason"] for each in SCHEDULERS for one in silent),
+            LOSS_SECONDS,
+        )
+        assert space.placements() == placements
+        assert {each["metadata"]["uid"]: super_of(each) for each in space.pods()} == before
+    finally:
+        for super_id in silent:
+            pool.supers[super_id].start("kube-apiserver")
+    eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in silent), LOSS_SECONDS * 2)
+    assert {each["metadata"]["uid"]: super_of(each) for each in space.pods()} == before
+    assert all(is_running(each) or super_of(each) in silent for each in space.pods())

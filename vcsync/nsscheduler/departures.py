@@ -89,7 +89,8 @@ class Waves:
             and lasts >= after
             and self._retry_at.get((super_id, key), now) <= now
         ]
-        wave = next_wave(there, self.departures.released(super_id), due, self._chance)
+        departures = self.departures
+        wave = next_wave(there, departures.released(super_id), departures.tried(super_id), due, self._chance)
         for key in wave:
             stay = await self._stay(super_id, key)
             if stay is None or super_id not in self._pool.lost() or self._pool.held:

@@ -458,6 +458,7 @@ class Leadership:
                 self._unanswered.add(key)
             raise
         finally:
+            self.waves.departures.note_tried(key)
             self._assumed.discard(key)
             if key not in self._unanswered:
                 self._count(key)

@@ -1,5 +1,6 @@
 """Waves in which namespaces leave lost super clusters: which may go next, and how many slices must stay. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from random import Random
 
@@ -26,22 +27,30 @@ def wave_size(total: int) -> int:
 
 
 def next_wave(
-    there: Mapping[Key, int], released: Mapping[Key, int], due: Collection[Key], chance: Random
+    there: Mapping[Key, int],
+    released: Mapping[Key, int],
+    tried: Collection[Key],
+    due: Collection[Key],
+    chance: Random,
 ) -> list[Key]:
     """Return the namespaces that may leave a lost super cluster next, in random order.
 
-    A namespace is under way until no more than the slices that must stay are left. So the waves stop by themselves while
-    no other super cluster has room.
+    Those that were released and not decided yet bound the wave. Those that found no room hold back other namespaces of their own
+    tenant only, so that no tenant can keep others from leaving.
 
     Args:
         there: namespace -> number of its slices on the super cluster.
         released: namespaces of earlier waves -> number of slices that must stay.
+        tried: those of them that have been decided since.
         due: namespaces whose policy lets them leave now.
         chance: the source of the order.
     """
-    under_way = sum(slices > released[key] for key, slices in there.items() if key in released)
-    waiting = sorted(key for key in due if there.get(key) and key not in released)
-    room = max(0, wave_size(len(there)) - under_way)
+    left = [key for key, stay in released.items() if there.get(key, 0) > stay]
+    room = max(0, wave_size(len(there)) - sum(key not in tried for key in left))
+    stuck = Counter(key[0] for key in left if key in tried)
+    waiting = sorted(
+        key for key in due if there.get(key) and key not in released and stuck[key[0]] < SMALLEST_WAVE
+    )
     return chance.sample(waiting, min(room, len(waiting)))
 
 
@@ -55,6 +64,7 @@ class Departures:
 
     def __init__(self) -> None:
         self._released: dict[str, dict[Key, int]] = {}
+        self._tried: dict[str, set[Key]] = {}
         self._held = False
 
     def follow(self, lost: Collection[str], *, held: bool) -> None:
@@ -65,6 +75,7 @@ class Departures:
             held: whether most of the pool is out of touch, so that nothing moves.
         """
         self._released = {super_id: found for super_id, found in self._released.items() if super_id in lost}
+        self._tried = {super_id: found for super_id, found in self._tried.items() if super_id in lost}
         self._held = held
 
     def release(self, super_id: str, key: Key, stay: int) -> None:
@@ -74,6 +85,15 @@ class Departures:
     def released(self, super_id: str) -> Mapping[Key, int]:
         """Return the namespaces that may leave a super cluster, with the number of slices that must stay."""
         return self._released.get(super_id, {})
+
+    def note_tried(self, key: Key) -> None:
+        """Note that a namespace has been decided with what it may leave."""
+        for super_id in self.leaving(key):
+            self._tried.setdefault(super_id, set()).add(key)
+
+    def tried(self, super_id: str) -> Collection[Key]:
+        """Return the namespaces that have been decided since they may leave a super cluster."""
+        return self._tried.get(super_id, ())
 
     def leaving(self, key: Key) -> dict[str, int]:
         """Return the super clusters that a namespace may leave, with the number of slices that must stay."""

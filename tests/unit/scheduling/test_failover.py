@@ -42,33 +42,43 @@ def keys(count):
     return [("acme", f"ns-{number:03}") for number in range(count)]
 
 
+def wave(there, released=(), tried=(), due=None, stay=0):
+    return next_wave(there, dict.fromkeys(released, stay), tried, there if due is None else due, chance())
+
+
 def test_a_wave_takes_a_bounded_number_in_an_order_that_the_seed_gives():
     there = dict.fromkeys(keys(50), 1)
-    wave = next_wave(there, {}, keys(50), chance())
-    assert len(wave) == len(set(wave)) == 10
-    assert wave == next_wave(dict(reversed(there.items())), {}, keys(50)[::-1], chance())
-    assert wave != sorted(wave)
+    found = wave(there)
+    assert len(found) == len(set(found)) == 10
+    assert found == wave(dict(reversed(there.items())))
+    assert found != sorted(found)
     assert wave_size(1000) == 50
 
 
-def test_the_next_wave_waits_for_those_that_found_no_room():
+def test_the_next_wave_waits_for_those_that_are_not_decided_yet():
     there = dict.fromkeys(keys(50), 1)
-    stuck = dict.fromkeys(keys(10), 0)
-    assert next_wave(there, stuck, keys(50), chance()) == []
+    assert wave(there, keys(10)) == []
     there[keys(1)[0]] = 0  # it has left
-    assert len(next_wave(there, stuck, keys(50), chance())) == 1
+    assert len(wave(there, keys(10))) == 1
+
+
+def test_a_tenant_whose_namespaces_find_no_room_holds_back_only_itself():
+    there = dict.fromkeys([*keys(50), ("umbrella", "shop")], 1)
+    assert wave(there, keys(10), keys(10)) == [("umbrella", "shop")]
+    there[keys(1)[0]] = 0  # there was room
+    assert len(wave(there, keys(10), keys(10))) == 10
 
 
 def test_a_namespace_whose_remaining_slices_must_stay_is_not_under_way():
     there = dict.fromkeys(keys(20), 2)
-    assert len(next_wave(there, dict.fromkeys(keys(10), 2), keys(20), chance())) == 10
-    assert next_wave(there, dict.fromkeys(keys(10), 1), keys(20), chance()) == []
+    assert len(wave(there, keys(10), stay=2)) == 10
+    assert wave(there, keys(10), stay=1) == []
 
 
 def test_only_namespaces_whose_policy_lets_them_leave_go():
     there = dict.fromkeys(keys(5), 1)
     due = [keys(5)[3], ("acme", "elsewhere")]
-    assert next_wave(there, {}, due, chance()) == [keys(5)[3]]
+    assert wave(there, due=due) == [keys(5)[3]]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +182,9 @@ class Waves(RuleBasedStateMachine):
             return
         for super_id in sorted(self.follow()):
             there = {key: self.ledger.get(key).placements[super_id] for key in self.ledger.on(super_id)}
-            for key in next_wave(there, self.departures.released(super_id), KEYS, self.chance):
+            for key in next_wave(
+                there, self.departures.released(super_id), self.departures.tried(super_id), KEYS, self.chance
+            ):
                 self.departures.release(super_id, key, stay)
 
     @rule(key=st.sampled_from(KEYS))
@@ -202,6 +214,7 @@ class Waves(RuleBasedStateMachine):
             and left["cpu"] > 0
         }
         self.check(key, present, decision, leaving)
+        self.departures.note_tried(key)
         self.ledger.put(key, Entry(SIZE, decision.placements, clearing))
 
     def check(self, key, present, decision, leaving):
@@ -255,8 +268,9 @@ TestWaves.settings = settings(max_examples=60, stateful_step_count=40)
     st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)),
     st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)),
     st.sets(st.sampled_from(KEYS)),
+    st.sets(st.sampled_from(KEYS)),
     st.integers(),
 )
-def test_a_wave_names_only_namespaces_that_are_there_due_and_not_released(there, released, due, seed):
-    wave = next_wave(there, released, due, Random(seed))
-    assert set(wave) <= {key for key in due if there.get(key)} - released.keys()
+def test_a_wave_names_only_namespaces_that_are_there_due_and_not_released(there, released, tried, due, seed):
+    found = next_wave(there, released, tried, due, Random(seed))
+    assert set(found) <= {key for key in due if there.get(key)} - released.keys()

@@ -8,13 +8,15 @@ from random import Random
 import structlog
 
 from vcsync.api.specs import Failover
-from vcsync.kube.errors import KubeError, describe
+from vcsync.kube.errors import KubeError
 from vcsync.scheduling.failover import Departures, moves_after, next_wave
 from vcsync.scheduling.ledger import Key, Ledger
 from vcsync.tenancy import Pool
 
 LOOK_SECONDS = 2.0
 """Seconds between two looks at the lost super clusters."""
+ANSWER_SECONDS = 10.0
+"""Longest time that a tenant's control plane may take to say which Pods have claims."""
 RETRY_SECONDS = 60.0
 """Seconds after which a tenant whose control plane refused or did not answer is asked again."""
 
@@ -91,9 +93,12 @@ class Waves:
         ]
         departures = self.departures
         wave = next_wave(there, departures.released(super_id), departures.tried(super_id), due, self._chance)
-        for key in wave:
-            stay = await self._stay(super_id, key)
-            if stay is None or super_id not in self._pool.lost() or self._pool.held:
+        # Together, so that a tenant whose control plane is slow delays the wave by one time limit at most.
+        stays = await asyncio.gather(*(self._stay(super_id, key) for key in wave))
+        if super_id not in self._pool.lost() or self._pool.held:
+            return
+        for key, stay in zip(wave, stays, strict=True):
+            if stay is None:
                 continue
             self.departures.release(super_id, key, stay)
             self._add(key)
@@ -108,8 +113,9 @@ class Waves:
         if policy.policy == "MoveAfter":
             return 0
         try:
-            return await self._stateful(key, super_id)
-        except KubeError as error:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._stateful(key, super_id)
+        except (KubeError, TimeoutError) as error:
             self._retry_at[super_id, key] = self._clock() + RETRY_SECONDS
-            _log.warning("claims cannot be read, so slices stay", tenant=key[0], **describe(error))
+            _log.warning("claims cannot be read, so slices stay", tenant=key[0], error=str(error))
             return None

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, Protocol
@@ -25,8 +25,8 @@ from vcsync.tenancy import Pool
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two waves."""
-CONCURRENCY: Final = 16
-"""Number of requests that are outstanding at a time."""
+CONCURRENCY: Final = 8
+"""Number of requests to a tenant that are outstanding at a time."""
 RETRY_SECONDS: Final = 60.0
 """Seconds after which a tenant is asked again that refused a request or did not answer."""
 EVICTED: Final = "Evicted"
@@ -65,6 +65,10 @@ class Remover(Protocol):
         """Remove a Pod that is being deleted, since it does not run any more."""
 
 
+Work = dict[str, list[Coroutine[Any, Any, None]]]
+"""Cluster key of a tenant -> its part of a wave."""
+
+
 class Evictions:
     """Waves of evictions from the super clusters that are lost.
 
@@ -92,49 +96,56 @@ class Evictions:
         # (super cluster, tenant, namespace) -> since when a budget refuses evictions.
         self._refused: dict[tuple[str, str, str], float] = {}
         self._retry_at: dict[str, float] = {}
+        self._busy: set[str] = set()
         self._confirmed: set[str] = set()  # UIDs; finalizers may keep such Pods
         self.counts = {"evicted": 0, "deleted": 0, "confirmed": 0}
 
     async def run(self) -> None:
-        """Evict until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+        """Evict until cancelled. Each tenant's part of a wave runs by itself, so that a slow tenant delays no other."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self.look(tasks.create_task)
+                await asyncio.sleep(LOOK_SECONDS)
 
-    async def look(self) -> None:
-        """Send one wave for every lost super cluster."""
+    def look(self, start: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        """Begin one wave for every lost super cluster.
+
+        Args:
+            start: starts a coroutine.
+        """
         lost = self._pool.lost()
         self._refused = {each: since for each, since in self._refused.items() if each[0] in lost}
         if not lost:
             self._confirmed.clear()
         for super_id, lasts in sorted(lost.items()):
             view = self._pool.views[super_id]
+            work: Work = {}
+            awake = self._awake()
             if view.fenced:
-                await self._confirm(view)
+                self._confirm(view, awake, work)
             if not self._pool.held:
-                await self._wave(view, lasts)
+                self._wave(view, lasts, awake, work)
+            for tenant, steps in work.items():
+                self._busy.add(tenant)
+                start(self._work(tenant, steps))
 
-    async def _confirm(self, view: SuperView) -> None:
+    def _confirm(self, view: SuperView, awake: Mapping[str, Stand], work: Work) -> None:
         """End the Pods that are being deleted on a fenced super cluster."""
         why = f"the operator has confirmed that nothing runs on super cluster {view.id} any more"
-        found = [
-            (tenant, stand.remover, pod)
-            for tenant, stand in self._awake().items()
-            for pod in confirmed(stand.pods(), view.id)
-            if pod.uid not in self._confirmed
-        ]
+        for tenant, stand in awake.items():
+            for pod in confirmed(stand.pods(), view.id):
+                if pod.uid not in self._confirmed:
+                    work.setdefault(tenant, []).append(self._end(stand.remover, pod, why))
 
-        async def confirm(remover: Remover, pod: Pod) -> None:
-            await remover.confirm(pod, why)
-            self._confirmed.add(pod.uid)
-            self.counts["confirmed"] += 1
+    async def _end(self, remover: Remover, pod: Pod, why: str) -> None:
+        await remover.confirm(pod, why)
+        self._confirmed.add(pod.uid)
+        self.counts["confirmed"] += 1
 
-        await self._all((tenant, confirm(remover, pod)) for tenant, remover, pod in found)
-
-    async def _wave(self, view: SuperView, lasts: float) -> None:
+    def _wave(self, view: SuperView, lasts: float, awake: Mapping[str, Stand], work: Work) -> None:
         why = f"super cluster {view.id} is lost: {view.out_of_touch}"
         total, found = 0, []
-        for tenant, stand in self._awake().items():
+        for tenant, stand in awake.items():
             after = moves_after(stand.policy)
             if after is None or lasts < after:
                 continue
@@ -148,9 +159,8 @@ class Evictions:
         wave = self._chance.sample(found, min(wave_size(total), len(found)))
         if wave:
             _log.info("pods leave a lost super cluster", super_cluster=view.id, pods=len(wave), of=len(found))
-        await self._all(
-            (tenant, self._remove(view, tenant, remover, pod, why)) for tenant, remover, pod in wave
-        )
+        for tenant, remover, pod in wave:
+            work.setdefault(tenant, []).append(self._remove(view, tenant, remover, pod, why))
 
     async def _remove(self, view: SuperView, tenant: str, remover: Remover, pod: Pod, why: str) -> None:
         """Evict a Pod, or delete it if budgets have refused for longer than they may."""
@@ -166,26 +176,35 @@ class Evictions:
         self.counts["deleted"] += 1
 
     def _awake(self) -> dict[str, Stand]:
-        """Return the tenants that have not refused a request recently."""
+        """Return the tenants that have no part of an earlier wave, and have not refused a request recently."""
         now = self._clock()
         self._retry_at = {tenant: at for tenant, at in self._retry_at.items() if at > now}
-        return {tenant: stand for tenant, stand in self._tenants().items() if tenant not in self._retry_at}
+        excluded = self._busy | self._retry_at.keys()
+        return {tenant: stand for tenant, stand in self._tenants().items() if tenant not in excluded}
 
-    async def _all(self, work: Iterable[tuple[str, Any]]) -> None:
-        """Run coroutines, each for a tenant, some at a time."""
-        slots = asyncio.Semaphore(CONCURRENCY)
+    async def _work(self, tenant: str, steps: list[Coroutine[Any, Any, None]]) -> None:
+        """Run a tenant's part of a wave, some requests at a time, until one fails."""
+        waiting = iter(steps)
 
-        async def one(tenant: str, step: Any) -> None:
-            async with slots:
+        async def work_off() -> None:
+            for step in waiting:
+                if tenant in self._retry_at:
+                    step.close()
+                    continue
                 try:
                     await step
                 except KubeError as error:
                     self._retry_at[tenant] = self._clock() + RETRY_SECONDS
-                    _log.warning("pod stays on a lost super cluster", tenant=tenant, **describe(error))
+                    _log.warning("pods stay on a lost super cluster", tenant=tenant, **describe(error))
 
-        async with asyncio.TaskGroup() as tasks:
-            for tenant, step in work:
-                tasks.create_task(one(tenant, step))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(CONCURRENCY, len(steps))):
+                    tasks.create_task(work_off())
+        finally:
+            for step in waiting:
+                step.close()
+            self._busy.discard(tenant)
 
 
 class PodRemover:

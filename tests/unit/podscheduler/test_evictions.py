@@ -1,5 +1,6 @@
 """Pods leave lost super clusters by eviction, in waves; those whose end nobody knows remain until a fence confirms it."""
 
+import asyncio
 from collections.abc import Iterable
 from random import Random
 from typing import Any
@@ -71,6 +72,11 @@ class Stage:
             lambda: self.now,
         )
 
+    async def look(self) -> None:
+        """Send one wave, and wait for its end."""
+        async with asyncio.TaskGroup() as tasks:
+            self.evictions.look(tasks.create_task)
+
     def see(self, health: Health = Health.LOST, **fields: Any) -> None:
         self.views = {"r2": SuperView("r2", health, {}, out_of_touch="no heartbeat", **fields)}
 
@@ -104,7 +110,7 @@ def stage() -> Stage:
 
 async def test_pods_are_evicted_in_waves(stage: Stage) -> None:
     stage.pods = [pod(f"p{number:02}") for number in range(25)]
-    await stage.evictions.look()
+    await stage.look()
     assert len(stage.done) == len(set(stage.done)) == 10
     assert {what for what, _ in stage.done} == {"evict"}
     assert stage.evictions.counts["evicted"] == 10
@@ -123,72 +129,100 @@ async def test_pods_stay(policy: Failover, lasts: float, held: bool, health: Hea
     stage = Stage()
     stage.pods, stage.policy, stage.lasts, stage.held = [pod("a")], policy, lasts, held
     stage.see(health)
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == []
 
 
 async def test_pods_with_claims_stay_if_the_policy_says_so(stage: Stage) -> None:
     stage.pods, stage.policy = [pod("a", claims=("data",)), pod("b")], STATELESS
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == [("evict", "b")]
 
 
 async def test_a_budget_is_honoured_until_its_time_is_over(stage: Stage) -> None:
     stage.pods, stage.refuse = [pod("a")], True
     stage.see(eviction_seconds=100)
-    await stage.evictions.look()
+    await stage.look()
     stage.now = 99.0
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == []
     stage.now = 100.0
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == [("delete", "a")]
 
 
 async def test_a_new_loss_gives_budgets_their_time_again(stage: Stage) -> None:
     stage.pods, stage.refuse = [pod("a")], True
     stage.see(eviction_seconds=100)
-    await stage.evictions.look()
+    await stage.look()
     stage.see(Health.READY)
-    await stage.evictions.look()
+    await stage.look()
     stage.see(eviction_seconds=100)
     stage.now = 150.0
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == []
 
 
 async def test_budgets_do_not_count_if_the_operator_says_so(stage: Stage) -> None:
     stage.pods, stage.refuse = [pod("a")], True
     stage.see(eviction_seconds=0)
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == [("delete", "a")]
 
 
 async def test_only_a_fence_confirms_the_end_of_a_pod(stage: Stage) -> None:
     stage.pods, stage.policy = [pod("a", deleting=True), pod("b")], STAY
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == []
     stage.see(fenced=True)
-    await stage.evictions.look()
-    await stage.evictions.look()
+    await stage.look()
+    await stage.look()
     assert stage.done == [("confirm", "a")]
 
 
 async def test_a_fence_confirms_ends_also_while_most_of_the_pool_is_out_of_touch(stage: Stage) -> None:
     stage.pods, stage.held = [pod("a", deleting=True), pod("b")], True
     stage.see(fenced=True)
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == [("confirm", "a")]
 
 
 async def test_a_tenant_that_refuses_is_left_alone_for_a_while(stage: Stage) -> None:
     stage.pods, stage.fail = [pod("a")], Forbidden(Status(403, message="old roles"))
     for _ in range(3):
-        await stage.evictions.look()
+        await stage.look()
     assert stage.calls == 1
     stage.fail, stage.now = None, 60.0
-    await stage.evictions.look()
+    await stage.look()
     assert stage.done == [("evict", "a")]
+
+
+async def test_the_first_refusal_ends_a_tenants_part_of_the_wave(stage: Stage) -> None:
+    stage.pods = [pod(f"p{number:02}") for number in range(10)]
+    stage.fail = Forbidden(Status(403, message="old roles"))
+    await stage.look()
+    assert stage.calls == 1
+
+
+async def test_a_tenant_that_does_not_answer_delays_no_other(stage: Stage) -> None:
+    quick, answer = Stage(), asyncio.Event()
+    stage.pods, quick.pods = [pod("slow")], [pod("quick")]
+
+    async def evict(_found: Pod, _why: str) -> bool:
+        return await answer.wait()
+
+    stage.evict = evict  # type: ignore[method-assign]
+    both = {**stage.tenants(), "umbrella": quick.tenants()["acme"]}
+    stage.evictions = Evictions(stage, lambda: both, Random(7), lambda: 0.0)  # type: ignore[arg-type]
+    async with asyncio.TaskGroup() as tasks:
+        for name in ("quick", "later"):
+            quick.pods = [pod(name)]
+            stage.evictions.look(tasks.create_task)
+            async with asyncio.timeout(10):
+                while ("evict", name) not in quick.done or "umbrella" in stage.evictions._busy:
+                    await asyncio.sleep(0)
+        answer.set()
+    assert stage.evictions.counts["evicted"] == 3
 
 
 class Server:

@@ -12,7 +12,6 @@ from vcsync.objects.readable_amounts import readable
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import TENANT_QUOTA
 from vcsync.scheduling.slices import OBJECTS, PODS
-from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.distribution import slice_amounts
 from vcsync.tenancy.health import judge_all_stored
 
@@ -156,7 +155,7 @@ def pod_story(
     story += _containers(status)
     if metadata.get("deletionTimestamp"):
         story.append(f"It has been terminating since {metadata['deletionTimestamp']}.")
-        if super_id and spec.get("nodeName") and _is_lost(super_id, supers, now):
+        if super_id and spec.get("nodeName") and _is_out_of_touch(super_id, supers, now):
             story.append(
                 f"It ends when {super_id} answers again and it has ended there, or when 'vcsync super fence {super_id}' confirms "
                 "that nothing runs there."
@@ -204,8 +203,8 @@ def _health(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) ->
     return ""
 
 
-def _is_lost(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) -> bool:
-    return super_id in supers and judge_all_stored(supers.values(), now)[super_id].health is Health.LOST
+def _is_out_of_touch(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) -> bool:
+    return super_id in supers and judge_all_stored(supers.values(), now)[super_id].lasts is not None
 
 
 def _amounts(values: Mapping[str, str]) -> str:

@@ -21,7 +21,6 @@ from vcsync.objects.envelope import Envelope
 from vcsync.registration.clients import stored_client
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.registered import check_leads_there, require_super_cluster, virtual_clusters
-from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.credentials import CredentialsReader
 from vcsync.tenancy.health import judge_all_stored
 from vcsync.tenancy.proof import recorded_uid
@@ -39,7 +38,7 @@ id_argument = click.argument("super_id", metavar="ID")
     )
 )
 @id_argument
-@click.option("--force", is_flag=True, help="Also if the super cluster is not lost.")
+@click.option("--force", is_flag=True, help="Also if its syncer and its API server answer.")
 @meta_option
 def fence(super_id: str, force: bool, meta: str | None) -> None:
     """Declare that no Pod runs on a lost super cluster any more, and that none will start there by itself.
@@ -57,9 +56,9 @@ async def _fence(super_id: str, force: bool, meta: str | None) -> None:
         await require_super_cluster(client, super_id)
         found = [SuperCluster.from_envelope(each) for each in await client.list(SUPER_CLUSTERS)]
         judgement = judge_all_stored(found, datetime.now(UTC))[super_id]
-        if judgement.health is not Health.LOST and not force:
+        if judgement.lasts is None and not force:
             raise FailedError(
-                f"super cluster {super_id} is not lost but {judgement.word.lower()}: its Pods may run; drain it with "
+                f"super cluster {super_id} is not lost but {judgement.word.lower()}, and its Pods may run: drain it with "
                 f"'vcsync super drain {super_id}', or fence it with --force once it is switched off"
             )
         await client.patch(SUPER_CLUSTERS, super_id, {"spec": {"fenced": True}})

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, Protocol
@@ -77,6 +77,7 @@ class Evictions:
 
     Args:
         pool: the pool.
+        is_fenced: returns whether a super cluster is fenced, by a live read.
         tenants: returns the connected tenants, by cluster key.
         chance: the source of the order.
         clock: monotonic seconds.
@@ -85,11 +86,13 @@ class Evictions:
     def __init__(
         self,
         pool: Pool,
+        is_fenced: Callable[[str], Awaitable[bool]],
         tenants: Callable[[], Mapping[str, Stand]],
         chance: Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = pool
+        self._is_fenced = is_fenced
         self._tenants = tenants
         self._chance = chance
         self._clock = clock
@@ -97,6 +100,7 @@ class Evictions:
         self._refused: dict[tuple[str, str, str], float] = {}
         self._retry_at: dict[str, float] = {}
         self._busy: set[str] = set()
+        self._fences: dict[str, tuple[bool, float]] = {}
         self._confirmed: set[str] = set()  # UIDs; finalizers may keep such Pods
         self.counts = {"evicted": 0, "deleted": 0, "confirmed": 0}
 
@@ -135,12 +139,28 @@ class Evictions:
         for tenant, stand in awake.items():
             for pod in confirmed(stand.pods(), view.id):
                 if pod.uid not in self._confirmed:
-                    work.setdefault(tenant, []).append(self._end(stand.remover, pod, why))
+                    work.setdefault(tenant, []).append(self._end(view.id, stand.remover, pod, why))
 
-    async def _end(self, remover: Remover, pod: Pod, why: str) -> None:
+    async def _end(self, super_id: str, remover: Remover, pod: Pod, why: str) -> None:
+        if not await self._holds(super_id):
+            return
         await remover.confirm(pod, why)
         self._confirmed.add(pod.uid)
         self.counts["confirmed"] += 1
+
+    async def _holds(self, super_id: str) -> bool:
+        """Return whether a fence holds, as it was read live within the last `LOOK_SECONDS`.
+
+        The view of a process that is cut off may be old, and the super cluster may run new Pods since.
+
+        Raises:
+            KubeError: it could not be read.
+        """
+        known, read_at = self._fences.get(super_id, (False, float("-inf")))
+        if self._clock() - read_at >= LOOK_SECONDS:
+            read_at, known = self._clock(), await self._is_fenced(super_id)
+            self._fences[super_id] = known, read_at
+        return known
 
     def _wave(self, view: SuperView, lasts: float, awake: Mapping[str, Stand], work: Work) -> None:
         why = f"super cluster {view.id} is lost: {view.out_of_touch}"

@@ -12,8 +12,8 @@ import msgspec
 import structlog
 
 from vcsync.api import names
-from vcsync.api.objects import NamespacePlacement
-from vcsync.api.resources import NAMESPACE_PLACEMENTS
+from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -274,6 +274,7 @@ class Leadership:
         self.counts = {"assigned": 0, "promised": 0, "waiting": 0}
         self.evictions = Evictions(
             self.pool,
+            self._is_fenced,
             self._stands,
             Random(),  # noqa: S311 - an order, not a secret
         )
@@ -441,6 +442,14 @@ class Leadership:
         placements = placement.status.placements
         session.pods.grant(envelope.name, size, {} if envelope.deleting else placements)
         session.hold(envelope.name, _holders(envelope, placements))
+
+    async def _is_fenced(self, super_id: str) -> bool:
+        """Return whether a super cluster is fenced, by a live read."""
+        try:
+            found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, super_id))
+        except (NotFound, ValueError):
+            return False
+        return found.spec.fenced
 
     def _stands(self) -> dict[str, Stand]:
         """Return what evictions have to know of the connected tenants."""

@@ -184,6 +184,14 @@ class PodScheduler:
         for outcome, count in sorted(term.promise_counts.items()):
             promises.add_metric([outcome], float(count))
         yield promises
+        evictions = CounterMetricFamily(
+            "vcsync_podscheduler_evictions",
+            "Pods on lost super clusters, by what was done with them",
+            labels=["outcome"],
+        )
+        for outcome, count in sorted(term.evictions.counts.items()):
+            evictions.add_metric([outcome], float(count))
+        yield evictions
         reviews = CounterMetricFamily(
             "vcsync_podscheduler_reviews",
             "Calls of the placement webhook of external control planes, by their answer",

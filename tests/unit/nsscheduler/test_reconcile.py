@@ -39,6 +39,7 @@ class Stage:
         self.tenant = Tenant()
         self.views = {"r1": view("r1"), "r2": view("r2")}
         self.others = Ledger()
+        self.leaving: dict[str, int] = {}
         self.spec: dict[str, Any] = spec
         self.annotate(SLICE)
 
@@ -73,6 +74,7 @@ class Stage:
             from_quantities({"cpu": "2", "memory": "4Gi"}),
             "spread",
             "2026-01-01T00:00:00Z",
+            leaving=self.leaving,
         )
 
     def turn(self) -> Plan:
@@ -123,6 +125,15 @@ def test_a_quota_becomes_placements_ledger_first_and_mirror_last(stage):
     assert plan.event == ("Normal", "Scheduled", "2 slices placed (r1: 1, r2: 1)")
     [condition] = entry.status.conditions
     assert (condition.type, condition.status, condition.reason) == ("Placed", "True", "Scheduled")
+
+
+def test_the_event_of_a_namespace_that_leaves_a_lost_super_cluster_says_so(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.views["r2"], stage.leaving = view("r2", health=Health.LOST), {"r2": 0}
+    message = "2 slices placed (r1: 2); 1 moved from r2, which is lost"
+    assert stage.turn().event == ("Normal", "Scheduled", message)
+    assert stage.turn().event is None
 
 
 def test_finalizers_are_written_before_slices(stage):

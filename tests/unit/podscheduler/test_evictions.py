@@ -62,11 +62,13 @@ class Stage:
         self.policy = MOVE
         self.done: list[tuple[str, str]] = []
         self.refuse = False
+        self.lifted = False
         self.fail: Exception | None = None
         self.calls = 0
         self.see()
         self.evictions = Evictions(
             self,  # type: ignore[arg-type]
+            self.is_fenced,
             self.tenants,
             Random(7),
             lambda: self.now,
@@ -82,6 +84,9 @@ class Stage:
 
     def lost(self) -> dict[str, float]:
         return {each.id: self.lasts for each in self.views.values() if each.health is Health.LOST}
+
+    async def is_fenced(self, _super_id: str) -> bool:
+        return not self.lifted
 
     def tenants(self) -> dict[str, Stand]:
         return {"acme": Stand(self.policy, lambda: list(self.pods), lambda _: {}, self)}
@@ -180,6 +185,13 @@ async def test_only_a_fence_confirms_the_end_of_a_pod(stage: Stage) -> None:
     assert stage.done == [("confirm", "a")]
 
 
+async def test_a_fence_that_was_lifted_meanwhile_confirms_nothing(stage: Stage) -> None:
+    stage.pods, stage.policy, stage.lifted = [pod("a", deleting=True)], STAY, True
+    stage.see(fenced=True)
+    await stage.look()
+    assert stage.done == []
+
+
 async def test_a_fence_confirms_ends_also_while_most_of_the_pool_is_out_of_touch(stage: Stage) -> None:
     stage.pods, stage.held = [pod("a", deleting=True), pod("b")], True
     stage.see(fenced=True)
@@ -213,7 +225,13 @@ async def test_a_tenant_that_does_not_answer_delays_no_other(stage: Stage) -> No
 
     stage.evict = evict  # type: ignore[method-assign]
     both = {**stage.tenants(), "umbrella": quick.tenants()["acme"]}
-    stage.evictions = Evictions(stage, lambda: both, Random(7), lambda: 0.0)  # type: ignore[arg-type]
+    stage.evictions = Evictions(
+        stage,  # type: ignore[arg-type]
+        stage.is_fenced,
+        lambda: both,
+        Random(7),
+        lambda: 0.0,
+    )
     async with asyncio.TaskGroup() as tasks:
         for name in ("quick", "later"):
             quick.pods = [pod(name)]

@@ -335,6 +335,28 @@ class PodAccounting:
             if super_id in space.granted
         }
 
+    def room_elsewhere(self, namespace: str, super_id: str, views: Mapping[str, SuperView]) -> list[Share]:
+        """Return copies of a namespace's shares on other super clusters that take Pods; none while any Pod of it waits.
+
+        Args:
+            namespace: the namespace.
+            super_id: the super cluster that is left.
+            views: the pool.
+        """
+        space = self._spaces.get(namespace)
+        if space is None or space.waiting or self._unplaced.get(namespace):
+            return []
+        takes = {
+            view.id
+            for view in views.values()
+            if view.health >= Health.RECOVERING and not (view.cordoned or view.draining)
+        }
+        return [
+            Share(share.super_id, share.capacity, dict(share.used), share.pods)
+            for share in space.open_shares(without=super_id)
+            if share.super_id in takes
+        ]
+
     def regroup(self, key: Key, version: str, services: tuple[str, ...]) -> bool:
         """Set the Services of a Pod that keep their Pods together, if it is still of that resourceVersion.
 

@@ -18,8 +18,9 @@ from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import PODS
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.pods import Pod
-from vcsync.podscheduler.stranded import confirmed, stranded
+from vcsync.podscheduler.stranded import confirmed, replaceable, stranded
 from vcsync.scheduling.failover import moves_after, wave_size
+from vcsync.scheduling.shares import Share
 from vcsync.scheduling.snapshot import SuperView
 from vcsync.tenancy import Pool
 
@@ -42,13 +43,27 @@ class Stand(Struct, frozen=True):
         policy: its policy for lost super clusters.
         pods: its unfinished Pods.
         capacity: returns, for a super cluster, the amounts of each namespace's slices there.
+        room: returns, for a namespace and a super cluster, its shares elsewhere that take Pods at once.
         remover: removes its Pods.
     """
 
     policy: Failover
     pods: Callable[[], Iterable[Pod]]
     capacity: Callable[[str], Mapping[str, Mapping[str, int]]]
+    room: Callable[[str, str], list[Share]]
     remover: "Remover"
+
+    def leaving(self, pods: Iterable[Pod], super_id: str) -> list[Pod]:
+        """Return the Pods that have to leave a lost super cluster by the policy."""
+        out = stranded(pods, super_id, self.capacity(super_id))
+        if self.policy.policy == "MoveAfter":
+            return out
+        keys = {pod.key for pod in out}
+        rest = [pod for pod in pods if pod.key not in keys]
+        # The slices that are left are those of Pods with claims. Others leave too, where they find room.
+        return [pod for pod in out if not pod.needs.claims] + replaceable(
+            rest, super_id, lambda namespace: self.room(namespace, super_id)
+        )
 
 
 class Remover(Protocol):
@@ -171,11 +186,7 @@ class Evictions:
                 continue
             pods = list(stand.pods())
             total += sum(pod.bound_to == view.id for pod in pods)
-            found += [
-                (tenant, stand.remover, pod)
-                for pod in stranded(pods, view.id, stand.capacity(view.id))
-                if stand.policy.policy == "MoveAfter" or not pod.needs.claims
-            ]
+            found += [(tenant, stand.remover, pod) for pod in stand.leaving(pods, view.id)]
         wave = self._chance.sample(found, min(wave_size(total), len(found)))
         if wave:
             _log.info("pods leave a lost super cluster", super_cluster=view.id, pods=len(wave), of=len(found))

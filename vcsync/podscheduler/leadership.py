@@ -41,6 +41,7 @@ from vcsync.podscheduler.together import KeptServices, slim_service
 from vcsync.podscheduler.webhook_callers import Callers
 from vcsync.scheduling.pods import pod_needs
 from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.shares import Share
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
 from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import pool_troubles, unanswered
@@ -451,6 +452,9 @@ class Leadership:
             return False
         return found.spec.fenced
 
+    def _room(self, session: TenantSession, namespace: str, super_id: str) -> list[Share]:
+        return session.pods.accounting.room_elsewhere(namespace, super_id, self.pool.views)
+
     def _stands(self) -> dict[str, Stand]:
         """Return what evictions have to know of the connected tenants."""
         return {
@@ -458,6 +462,7 @@ class Leadership:
                 session.handle.virtual_cluster.spec.failover or self._settings.failover,
                 session.pods.accounting.pods.values,
                 session.pods.accounting.capacities,
+                partial(self._room, session),
                 session.remover,
             )
             for key, session in self.tenants.items()

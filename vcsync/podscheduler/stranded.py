@@ -1,6 +1,6 @@
 """Finds the Pods on a lost super cluster that have to leave it, and those whose end an operator has confirmed. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from vcsync.podscheduler.pods import Pod
 from vcsync.scheduling.shares import Share
@@ -28,6 +28,29 @@ def stranded(pods: Iterable[Pod], super_id: str, capacity: Mapping[str, Mapping[
             share.charge(pod.needs.requests)
         else:
             found.append(pod)
+    return found
+
+
+def replaceable(pods: Iterable[Pod], super_id: str, room: Callable[[str], list[Share]]) -> list[Pod]:
+    """Return the Pods without claims on a super cluster for which their namespaces have room elsewhere.
+
+    Args:
+        pods: Pods of a tenant that may stay.
+        super_id: the super cluster.
+        room: returns the shares of a namespace elsewhere, which are charged with the Pods.
+    """
+    shares: dict[str, list[Share]] = {}
+    found = []
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        if pod.bound_to != super_id or pod.deleting or pod.needs.claims:
+            continue
+        if pod.namespace not in shares:
+            shares[pod.namespace] = room(pod.namespace)
+        for share in shares[pod.namespace]:
+            if pod.needs.accepts(share.super_id) and share.fits(pod.needs.requests):
+                share.charge(pod.needs.requests)
+                found.append(pod)
+                break
     return found
 
 

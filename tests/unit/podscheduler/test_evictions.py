@@ -9,10 +9,12 @@ import pytest
 
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
+from vcsync.podscheduler.accounting import PodAccounting
 from vcsync.podscheduler.evictions import EVICTED, FENCED, Evictions, PodRemover, Stand
 from vcsync.podscheduler.pods import Pod
 from vcsync.podscheduler.stranded import confirmed, stranded
 from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.shares import Share
 from vcsync.scheduling.snapshot import Health, SuperView
 
 MOVE = Failover(policy="MoveAfter", after_seconds=60)
@@ -63,6 +65,8 @@ class Stage:
         self.done: list[tuple[str, str]] = []
         self.refuse = False
         self.lifted = False
+        self.capacity: dict[str, dict[str, int]] = {}
+        self.room: list[Share] = []
         self.fail: Exception | None = None
         self.calls = 0
         self.see()
@@ -89,7 +93,11 @@ class Stage:
         return not self.lifted
 
     def tenants(self) -> dict[str, Stand]:
-        return {"acme": Stand(self.policy, lambda: list(self.pods), lambda _: {}, self)}
+        return {
+            "acme": Stand(
+                self.policy, lambda: list(self.pods), lambda _: self.capacity, lambda *_: self.room, self
+            )
+        }
 
     async def evict(self, found: Pod, _why: str) -> bool:
         return not self.refuse and self.did("evict", found)
@@ -142,6 +150,39 @@ async def test_pods_with_claims_stay_if_the_policy_says_so(stage: Stage) -> None
     stage.pods, stage.policy = [pod("a", claims=("data",)), pod("b")], STATELESS
     await stage.look()
     assert stage.done == [("evict", "b")]
+
+
+async def test_pods_without_claims_leave_slices_that_stay_for_others_if_there_is_room(stage: Stage) -> None:
+    stage.pods, stage.policy = [pod("a"), pod("b"), pod("c", claims=("data",))], STATELESS
+    stage.capacity, stage.room = {"shop": {"cpu": 1000}}, [Share("r1", {"cpu": 100}, {"cpu": 40})]
+    await stage.look()
+    assert stage.done == [("evict", "a")]
+
+
+async def test_pods_with_a_part_in_the_slices_stay_if_all_may_move(stage: Stage) -> None:
+    stage.pods, stage.capacity = [pod("a")], {"shop": {"cpu": 1000}}
+    stage.room = [Share("r1", {"cpu": 100}, {})]
+    await stage.look()
+    assert stage.done == []
+
+
+@pytest.mark.parametrize(
+    ("health", "fields", "expected"),
+    [
+        (Health.READY, {}, ["r1"]),
+        (Health.SUSPECT, {}, []),
+        (Health.READY, {"cordoned": True}, []),
+        (Health.READY, {"draining": True}, []),
+    ],
+)
+def test_there_is_room_only_where_pods_may_go(health: Health, fields: Any, expected: list[str]) -> None:
+    accounting = PodAccounting()
+    accounting.grant("shop", {"cpu": 100}, {"r1": 1, "r2": 1})
+    views = {"r1": SuperView("r1", health, {}, **fields), "r2": SuperView("r2", Health.LOST, {})}
+    assert [each.super_id for each in accounting.room_elsewhere("shop", "r2", views)] == expected
+    waiting = Pod("shop", "w", "u", "1", PodNeeds(), "", "", deleting=False, waiting_message="")
+    accounting.update(waiting)
+    assert accounting.room_elsewhere("shop", "r2", views) == []
 
 
 async def test_a_budget_is_honoured_until_its_time_is_over(stage: Stage) -> None:

@@ -14,12 +14,14 @@ from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.api.specs import Failover
 from vcsync.kube.errors import Conflict, Forbidden, Status, Unreachable
 from vcsync.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
     LEASES,
     NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
     RESOURCE_QUOTAS,
     SECRETS,
 )
@@ -44,10 +46,10 @@ class Stage:
         self.virtual_cluster()
         self.namespace("shop", QUOTA)
 
-    def super_cluster(self, name: str, **spec: Any) -> None:
+    def super_cluster(self, name: str, *, silent: timedelta = timedelta(), **spec: Any) -> None:
         status = {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-            "heartbeatTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "heartbeatTime": (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         self.meta.put(SUPER_CLUSTERS, name, spec={"id": name, **spec}, status=status)
 
@@ -434,3 +436,38 @@ async def test_a_namespace_that_fits_nowhere_gets_an_event(stage: Stage) -> None
         explained = await until(lambda: scheduler.explain_namespace(ROOT, "shop"))
     assert explained["reason"] == "FailedScheduling"
     assert explained["message"].endswith("placed: none")
+
+
+async def lose(stage: Stage) -> None:
+    """Place a slice on each of three super clusters, then let one be lost."""
+    stage.super_cluster("r2")
+    stage.super_cluster("r3")
+    stage.namespace("shop", {"cpu": "6", "memory": "12Gi"})
+    async with stage.running():
+        await until(lambda: set(stage.placements()) == {"r1", "r2", "r3"})
+    stage.super_cluster("r2", silent=timedelta(hours=1))
+
+
+async def test_slices_leave_a_lost_super_cluster_by_the_tenants_policy(stage: Stage) -> None:
+    await lose(stage)
+    moving = Settings(failover=Failover(policy="MoveAfter", after_seconds=0))
+    async with stage.running(settings=moving):
+        await until(lambda: set(stage.placements()) == {"r1", "r3"})
+    found = stage.meta.found(NAMESPACE_PLACEMENTS, "shop", ROOT) or {}
+    assert found["status"]["clearing"]["r2"]["cpu"] == "2"
+    assert any("1 moved from r2, which is lost" in event["message"] for event in stage.tenant.all(EVENTS))
+
+
+async def test_slices_with_claims_stay_if_the_policy_says_so(stage: Stage) -> None:
+    await lose(stage)
+    label = {"labels": {names.SUPER_CLUSTER: "r2"}}
+    stage.tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata=label)
+    stage.namespace("blog", {"cpu": "2", "memory": "4Gi"})
+    moving = Settings(failover=Failover(policy="MoveStateless", after_seconds=0))
+    async with stage.running(settings=moving) as scheduler:
+        await until(
+            lambda: scheduler._terms.current and scheduler._terms.current.waves.departures.released("r2")
+        )
+        assert scheduler._terms.current is not None
+        assert scheduler._terms.current.waves.departures.leaving((ROOT, "shop")) == {"r2": 1}
+    assert set(stage.placements()) == {"r1", "r2", "r3"}

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from vcsync.kube.resources import (
     SERVICES,
     VOLUME_SNAPSHOTS,
 )
-from vcsync.podscheduler import PodScheduler, leadership
+from vcsync.podscheduler import PodScheduler, evictions, leadership
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
 
@@ -46,20 +46,28 @@ class Stage:
         self.virtual_cluster()
         self.grant({"r1": 2})
 
-    def super_cluster(self, name: str, *, allocatable: str = "4", largest: str = "4", **spec: Any) -> None:
+    def super_cluster(
+        self,
+        name: str,
+        *,
+        allocatable: str = "4",
+        largest: str = "4",
+        silent: timedelta = timedelta(),
+        **spec: Any,
+    ) -> None:
         status = {
             "allocatable": {"cpu": allocatable, "memory": "8Gi", "pods": "110"},
             "largestNode": {"cpu": largest, "memory": "8Gi", "pods": "110"},
-            "heartbeatTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "heartbeatTime": (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         self.meta.put(SUPER_CLUSTERS, name, spec={"id": name, **spec}, status=status)
 
-    def virtual_cluster(self, weight: int = 3) -> None:
+    def virtual_cluster(self, weight: int = 3, **spec: Any) -> None:
         self.meta.put(
             VIRTUAL_CLUSTERS,
             "acme",
             "vcsync",
-            spec={"weight": weight},
+            spec={"weight": weight, **spec},
             status={"phase": "Running", "clusterNamespace": ROOT},
         )
 
@@ -748,3 +756,49 @@ async def test_a_label_that_is_not_valid_gets_an_event_on_the_service(wide: Stag
     [event] = wide.tenant.all(EVENTS)
     assert event["reason"] == "NotKeptTogether"
     assert event["involvedObject"]["name"] == "web"
+
+
+def running_on_r2(stage: Stage, name: str, **metadata: Any) -> None:
+    """Have a Pod run on super cluster r2, which is lost, and which its slices have left."""
+    where = {PLACED_LABEL: "r2"}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    stage.tenant.put(
+        PODS,
+        name,
+        "shop",
+        metadata={"labels": where, "annotations": where, **metadata},
+        spec={"containers": [container], "nodeName": "n1.r2"},
+        status={"phase": "Running"},
+    )
+
+
+async def test_pods_are_evicted_from_a_lost_super_cluster_that_their_slices_have_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evictions, "LOOK_SECONDS", 0.05)
+    stage.super_cluster("r2", silent=timedelta(hours=1))
+    stage.virtual_cluster(failover={"policy": "MoveAfter", "afterSeconds": 0})
+    running_on_r2(stage, "web")
+    evicted: list[tuple[str, Any]] = []
+
+    def evict(_namespace: str, name: str, body: dict[str, Any]) -> bytes:
+        evicted.append((name, body["deleteOptions"]["preconditions"]))
+        return b"{}"
+
+    stage.tenant.raw["eviction"] = evict
+    async with stage.running():
+        await until(lambda: evicted)
+        await until(lambda: [each for each in stage.tenant.all(EVENTS) if each["reason"] == "Evicted"])
+    assert evicted[0] == ("web", {"uid": "uid-web"})
+
+
+async def test_a_fence_ends_the_pods_that_are_being_deleted_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evictions, "LOOK_SECONDS", 0.05)
+    stage.super_cluster("r2", silent=timedelta(hours=1), fenced=True)
+    running_on_r2(stage, "db", deletionTimestamp="2026-01-01T00:00:00Z")
+    running_on_r2(stage, "web")
+    async with stage.running():
+        await until(lambda: stage.tenant.found(PODS, "db", "shop") is None)
+    assert stage.tenant.found(PODS, "web", "shop") is not None

@@ -171,7 +171,7 @@ class PodAccounting:
             if pod.bound_to not in views:
                 return True
             return pod.label == pod.annotation == pod.bound_to and not unmarked(pod, views)
-        if pod.deleting or pod.needs.gated:
+        if pod.deleting or pod.needs.gated or self._may_run(pod, views):
             return True
         if not self._keeps_label(pod) or pod.annotation != pod.label or _lacks_runtime(pod, views):
             return False
@@ -393,6 +393,27 @@ class PodAccounting:
         if now is not None:
             for claim in _claims_of(now):
                 self._users.setdefault(claim, set()).add(now.key)
+
+    def left_behind(self) -> list[Pod]:
+        """Return the Pods of fixed names that are not bound, and assigned to a super cluster that their slices have left."""
+        left = any(space.shares.keys() - space.granted for space in self._spaces.values())
+        return [pod for pod in self.pods.values() if not pod.needs.node and self._left(pod)] if left else []
+
+    def _left(self, pod: Pod) -> bool:
+        """Return whether a Pod of a fixed name is assigned to a super cluster that its slices have left."""
+        space = self._spaces.get(pod.namespace)
+        return bool(pod.label) and not pod.generated and (space is None or pod.label not in space.granted)
+
+    def _may_run(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
+        """Return whether a Pod that is not bound may run on a super cluster that its slices have left.
+
+        The super cluster may have been lost between the start of the Pod and its binding in the tenant. A Pod of a fixed name
+        must not run twice, so it stays until its syncer has had time to report it, or the super cluster is fenced.
+        """
+        view = views.get(pod.label)
+        if view is None or view.fenced or not self._left(pod):
+            return False
+        return view.health in (Health.LOST, Health.RECOVERING) or bool(view.out_of_touch)
 
     # Counting
 

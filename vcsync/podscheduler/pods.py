@@ -42,6 +42,7 @@ class Pod(Struct):
         marked_lost: whether its condition Ready says that its super cluster is lost.
         seen_at: monotonic seconds at which this process first saw it.
         services: names of the Services that select it and keep their Pods together.
+        generated: whether its name is generated, so that a Pod which replaces it has another name.
     """
 
     namespace: str
@@ -56,6 +57,7 @@ class Pod(Struct):
     marked_lost: bool = False
     seen_at: float = 0.0
     services: tuple[str, ...] = ()
+    generated: bool = False
 
     @property
     def key(self) -> Key:
@@ -118,6 +120,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         bool(marked_lost),
         seen_at,
         services,
+        bool(slimmed.generate_name),
     )
 
 

@@ -179,6 +179,8 @@ class TenantPods:
                 self._add(key, False)
         self.claims_may_move()
         views = self._views()
+        for pod in self.accounting.left_behind() if self._begun else ():
+            self._enqueue_unless_settled(pod)
         if self._begun and any(view.health is Health.LOST for view in views.values()):
             for pod in list(self.accounting.pods.values()):
                 if pod.needs.node and unmarked(pod, views):

@@ -6,10 +6,11 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
-from vcsync.podscheduler.accounting import PodAccounting
+from vcsync.podscheduler.accounting import Assign, PodAccounting
 from vcsync.podscheduler.evictions import EVICTED, FENCED, Evictions, PodRemover, Stand
 from vcsync.podscheduler.pods import Pod
 from vcsync.podscheduler.stranded import confirmed, stranded
@@ -183,6 +184,30 @@ def test_there_is_room_only_where_pods_may_go(health: Health, fields: Any, expec
     waiting = Pod("shop", "w", "u", "1", PodNeeds(), "", "", deleting=False, waiting_message="")
     accounting.update(waiting)
     assert accounting.room_elsewhere("shop", "r2", views) == []
+
+
+@pytest.mark.parametrize(
+    ("health", "fields", "generated", "moves"),
+    [
+        (Health.LOST, {}, False, False),
+        (Health.SUSPECT, {"out_of_touch": "no heartbeat"}, False, False),
+        (Health.RECOVERING, {}, False, False),
+        (Health.READY, {}, False, True),
+        (Health.LOST, {"fenced": True}, False, True),
+        (Health.LOST, {}, True, True),
+    ],
+)
+def test_an_unbound_pod_of_a_fixed_name_stays_while_it_may_run_where_its_slices_have_left(
+    health: Health, fields: Any, generated: bool, moves: bool
+) -> None:
+    accounting = PodAccounting()
+    accounting.grant("shop", {"cpu": 100}, {"r1": 1})
+    views = {"r1": SuperView("r1", Health.READY, {}), "r2": SuperView("r2", health, {}, **fields)}
+    found = replace(pod("db-0"), needs=PodNeeds(requests={"cpu": 50}), generated=generated)
+    accounting.update(found)
+    verdict = accounting.decide(found, views)
+    assert (verdict.super_id if isinstance(verdict, Assign) else None) == ("r1" if moves else None)
+    assert accounting.left_behind() == ([] if generated else [found])
 
 
 async def test_a_budget_is_honoured_until_its_time_is_over(stage: Stage) -> None:

@@ -82,6 +82,8 @@ class Pool:
         """Super cluster -> monotonic seconds since when its syncer reports that its API server does not answer."""
         self._members: dict[str, Member] = {}
         self._blind_since: float | None = None
+        self._crowded_at = float("-inf")
+        """Monotonic seconds at which most of what was not lost was out of touch."""
 
     async def run(self) -> None:
         """Follow the SuperClusters until cancelled."""
@@ -126,7 +128,10 @@ class Pool:
             before, {name: self._sighting(name) for name in self._objects}, self._now(), self._patience
         )
         changed = [name for name in self._members if name == also or self._members[name] != before.get(name)]
-        if [name for name in changed if self._view(name)]:
+        seen = [name for name in changed if self._view(name)]
+        if self._is_crowded():
+            self._crowded_at = self._now()
+        if seen:
             self._changed()
 
     def super_clusters(self) -> Iterable[SuperCluster]:
@@ -198,8 +203,14 @@ class Pool:
 
     @property
     def held(self) -> bool:
-        """Whether nothing may be moved: most of what is not lost is out of touch, or this process sees no heartbeats."""
-        if self._blind_since is not None or any(member.held for member in self._members.values()):
+        """Whether nothing may be moved: most of what is not lost is or was out of touch, or this process sees no heartbeats.
+
+        It lasts for `Patience.lost_after` longer, since those that return last are lost as soon as the others are back.
+        """
+        return self._blind_since is not None or self._now() - self._crowded_at < self._patience.lost_after
+
+    def _is_crowded(self) -> bool:
+        if any(member.held for member in self._members.values()):
             return True
         found = [view for view in self.views.values() if view.health is not Health.LOST]
         silent = sum(bool(view.out_of_touch) for view in found)

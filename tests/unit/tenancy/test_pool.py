@@ -324,24 +324,33 @@ def test_a_lost_super_cluster_is_lost_since_this_process_knows(stage: Stage) -> 
     stage.report(0)
     stage.report(0, name="r2")
     assert stage.pool.lost() == {}
-    stage.passes(200)
-    stage.report(200, name="r2")
-    stage.passes(100)
-    stage.report(300, name="r2")
+    for heartbeat in range(50, 350, 50):
+        stage.passes(50)
+        stage.report(heartbeat, name="r2")
     assert stage.pool.lost() == {"r1": 0.0}
     stage.passes(20)
     assert stage.pool.lost() == {"r1": 20.0}
     assert not stage.pool.held
 
 
-def test_nothing_may_move_while_most_of_what_is_not_lost_is_out_of_touch(stage: Stage) -> None:
+def test_nothing_may_move_while_most_of_what_is_not_lost_is_out_of_touch_and_for_a_while_after(
+    stage: Stage,
+) -> None:
     for name in ("r1", "r2", "r3"):
         stage.report(0, name=name)
+    assert not stage.pool.held
     stage.passes(80)
     assert stage.pool.held
     stage.report(80, name="r1")
     assert stage.pool.held
     stage.report(80, name="r2")
+    for heartbeat in range(100, 380, 20):
+        stage.passes(20)
+        stage.report(heartbeat, name="r1")
+        stage.report(heartbeat, name="r2")
+        assert stage.pool.held, heartbeat
+    assert stage.pool.lost() == {"r3": 60.0}, "it is lost, and still nothing moves"
+    stage.passes(20)
     assert not stage.pool.held
 
 

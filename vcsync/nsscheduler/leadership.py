@@ -37,7 +37,6 @@ from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.departures import Waves
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
-from vcsync.nsscheduler.pods import pods_of_pool
 from vcsync.nsscheduler.reconcile import (
     BRAKED,
     EMPTY_NAMESPACES,
@@ -55,6 +54,7 @@ from vcsync.nsscheduler.withdrawal import SMALL
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.scheduling.pool_pods import pods_of_pool
 from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView

@@ -17,10 +17,10 @@ from vcsync.api.specs import (
     VirtualClusterRef,
 )
 from vcsync.kube.events import EventType
-from vcsync.nsscheduler.pods import pods_of_pool, whole_pool
 from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
+from vcsync.scheduling.pool_pods import cap_limits, pods_of_pool
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
     DEFAULT_SLICE,
@@ -29,7 +29,6 @@ from vcsync.scheduling.slices import (
     PODS,
     InvalidQuota,
     InvalidSlice,
-    proportional_pods,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
@@ -360,17 +359,9 @@ def place(inputs: Inputs, plan: Plan) -> bool:
 
 
 def _free_of_cap(inputs: Inputs) -> Resources:
-    """Return the amounts of the operator's cap that other namespaces leave.
-
-    A cap without Pods limits them in proportion to CPU and memory. Their number is increased by a third, for slices that
-    were placed while the pool had more Pods for its size.
-    """
-    cap = inputs.virtual_cluster.spec.quota
-    limits = from_quantities({name: cap[name] for name in (*DIMENSIONS, PODS) if name in cap})
-    if PODS not in limits and all(name in limits for name in DIMENSIONS):
-        reference = _slice_with_pods(_operators_slices(inputs))
-        pods = proportional_pods(limits, reference or whole_pool(inputs.views))
-        limits |= {} if pods is None else {PODS: pods if reference else pods * 4 // 3000 * 1000}
+    """Return the amounts of the operator's cap that other namespaces leave."""
+    reference = _slice_with_pods(_operators_slices(inputs))
+    limits = cap_limits(inputs.virtual_cluster.spec.quota, reference, inputs.views)
     return subtract(limits, inputs.ledger.used_by(inputs.key[0], without=inputs.key))
 
 

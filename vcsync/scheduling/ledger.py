@@ -49,6 +49,10 @@ class Ledger:
         """Return the namespaces that hold slices on a super cluster."""
         return [key for key, entry in self._entries.items() if entry.placements.get(super_id)]
 
+    def slices_on(self, super_id: str) -> int:
+        """Return the number of slices of all namespaces on a super cluster."""
+        return sum(entry.placements.get(super_id, 0) for entry in self._entries.values())
+
     def put(self, key: Key, entry: Entry) -> bool:
         """Replace the entry of a namespace. Return whether that is a change."""
         if self._entries.get(key) == entry:

@@ -54,6 +54,14 @@ COMMANDS = {
         "vcsync.cli.explain.commands:explain",
         "Explain where a pod or namespace is and why, or what it waits for.",
     ),
+    "snapshot": (
+        "vcsync.cli.whatif.snapshots:snapshot",
+        "Save the state of the pool, and replay decisions on it.",
+    ),
+    "what-if": (
+        "vcsync.cli.whatif.commands:what_if",
+        "Show what would move or wait if the pool, a tenant or a setting changed.",
+    ),
 }
 
 

@@ -1,0 +1,70 @@
+"""Reads a snapshot: from the meta cluster, or from a file. It writes to no cluster."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from vcsync.api.fields import PositiveQuantity
+from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.cli.command.common import meta_client, parse_amounts, require_slice
+from vcsync.cli.command.errors import WrongInputError
+from vcsync.scheduling.scores import POLICIES
+from vcsync.scheduling.slices import DEFAULT_SLICE, DIMENSIONS, OBJECTS, PODS
+from vcsync.whatif.capture import capture
+from vcsync.whatif.snapshot import InvalidSnapshot, Snapshot, read
+
+default_slice_option = click.option(
+    "--default-slice",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    default=[",".join(f"{name}={amount}" for name, amount in DEFAULT_SLICE.items())],
+    help="The namespace scheduler's --default-slice at present, which the meta cluster does not know.",
+)
+policy_choice = click.Choice(sorted(POLICIES))
+
+
+def slice_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse the amounts of a slice.
+
+    Raises:
+        WrongInputError: an amount is invalid, or CPU or memory is missing.
+    """
+    size = parse_amounts(option, texts, kind=PositiveQuantity, known=(*DIMENSIONS, PODS, *OBJECTS))
+    require_slice(option, size)
+    return size
+
+
+async def take(meta: str | None, policy: str, default_slice: Mapping[str, str]) -> Snapshot:
+    """Read the state of the pool from the meta cluster.
+
+    Raises:
+        KubeError: it cannot be read.
+    """
+    async with meta_client(meta) as client:
+        supers, tenants, placements = await asyncio.gather(
+            *(client.list(each) for each in (SUPER_CLUSTERS, VIRTUAL_CLUSTERS, NAMESPACE_PLACEMENTS))
+        )
+    return capture(
+        map(SuperCluster.from_envelope, supers),
+        map(VirtualCluster.from_envelope, tenants),
+        map(NamespacePlacement.from_envelope, placements),
+        now=datetime.now(UTC),
+        policy=policy,
+        default_slice=default_slice,
+    )
+
+
+def read_file(file: Path) -> Snapshot:
+    """Read a snapshot's file.
+
+    Raises:
+        WrongInputError: it cannot be read, or is no valid snapshot.
+    """
+    try:
+        return read(file.read_bytes())
+    except InvalidSnapshot as error:
+        raise WrongInputError(f"{file}: {error}") from error

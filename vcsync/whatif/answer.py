@@ -159,6 +159,7 @@ def _changes(snapshot: Snapshot, changed: Snapshot, after: Settled) -> tuple[Nam
 def _change(old: NamespaceState, new: NamespaceState, tenant: TenantState, after: Settled) -> NamespaceChange:
     entry = after.ledger.get(new.key)
     assert entry is not None  # noqa: S101 - every namespace has one
+    decided = not (new.leaving or tenant.suspended)
     here = {super_id: slices for super_id, slices in old.placements.items() if slices}
     decision = after.decisions.get(new.key)
     there = {
@@ -176,17 +177,17 @@ def _change(old: NamespaceState, new: NamespaceState, tenant: TenantState, after
         size_before=dict(old.placed_slice_size or old.slice_size),
         size_after=to_quantities(entry.size),
         waiting_before=old.waiting,
-        waiting_after=new.waiting if decision is None else decision.waiting,
+        waiting_after=new.slices - sum(there.values()) if decided else new.waiting,
         reason=_reason(new, tenant, decision),
     )
 
 
 def _reason(namespace: NamespaceState, tenant: TenantState, decision: Decision | None) -> str:
-    if decision is not None:
-        return decision.reasons()
+    if not namespace.leaving and not tenant.suspended:
+        return "" if decision is None else decision.reasons()
     if not namespace.waiting:
         return ""
-    return SUSPENDED if tenant.suspended else LEAVING
+    return LEAVING if namespace.leaving else SUSPENDED
 
 
 def _more(left: Mapping[str, int], right: Mapping[str, int]) -> Counts:

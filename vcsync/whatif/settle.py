@@ -8,7 +8,7 @@ from msgspec import Struct
 from vcsync.scheduling.ledger import Entry, Key, Ledger
 from vcsync.scheduling.place import Decision, SliceRequest, place_slices
 from vcsync.scheduling.pool_pods import cap_limits, pods_of_pool
-from vcsync.scheduling.resources import Resources, from_quantities, subtract, times
+from vcsync.scheduling.resources import Resources, add, from_quantities, subtract, times
 from vcsync.scheduling.slices import DIMENSIONS, PODS, slice_pods
 from vcsync.scheduling.snapshot import SuperView
 from vcsync.whatif.snapshot import NamespaceState, Snapshot, TenantState, views_of
@@ -23,7 +23,7 @@ class Settled(Struct, frozen=True):
     Attributes:
         views: id -> view of each super cluster.
         ledger: the slices of all namespaces.
-        decisions: the last decision about each namespace. Those that are leaving or suspended have none.
+        decisions: the last decision about each namespace of which slices wait, and perhaps about others.
         rounds: number of rounds over all namespaces, including the last one, which changed nothing.
         settled: whether the last round changed nothing.
     """
@@ -85,6 +85,32 @@ class Core:
         allocated = {super_id: self.ledger.allocated(super_id, without=key) for super_id in self.views}
         return place_slices(self.views, allocated, request)
 
+    def rests(self, key: Key) -> bool:
+        """Return whether the core would certainly leave a namespace as it is.
+
+        All its slices are placed, in the right size, where they may stay, with their pins and within the tenant's cap. Most
+        namespaces rest, and a decision about them would take most of the time.
+        """
+        present, fixed = self.ledger.get(key), self._requests[key]
+        return (
+            present is not None
+            and present.size == fixed.size
+            and not present.clearing
+            and sum(present.placements.values()) == fixed.slices
+            and all(super_id in self.views for super_id in present.placements)
+            and not any(self.views[super_id].draining for super_id in present.placements)
+            and not any(
+                slices > present.placements.get(super_id, 0)
+                for super_id, slices in fixed.pins.items()
+                if super_id in self.views
+            )
+            and (not self._caps[key[0]] or self._within_cap(key[0]))
+        )
+
+    def _within_cap(self, tenant: str) -> bool:
+        held = add(self.ledger.used_by(tenant), self.ledger.cleared_by(tenant))
+        return all(held.get(name, 0) <= amount for name, amount in self._caps[tenant].items())
+
     def apply(self, key: Key, decision: Decision) -> bool:
         """Count a decision. Return whether it changes anything."""
         present = self.ledger.get(key)
@@ -122,6 +148,9 @@ def settle(snapshot: Snapshot) -> Settled:
     for rounds in range(1, _MOST_ROUNDS + 1):
         changed = False
         for key in core.keys:
+            if core.rests(key):
+                decisions.pop(key, None)
+                continue
             decisions[key] = core.decide(key)
             changed |= core.apply(key, decisions[key])
         if not changed:

@@ -12,7 +12,7 @@ from whatif_pools import SLICE, namespace, pool, pools, super_cluster
 from vcsync.scheduling.resources import from_quantities, to_quantities
 from vcsync.whatif.answer import answer, decimal
 from vcsync.whatif.edits import Edits, InvalidEdit
-from vcsync.whatif.settle import settle
+from vcsync.whatif.settle import Core, settle
 from vcsync.whatif.snapshot import TenantState, ordered
 
 TWO = (super_cluster("r1", 4), super_cluster("r2", 4))
@@ -29,12 +29,12 @@ def settled(snapshot):
     assume(found.settled)
 
     def placed(each):
-        entry, decision = found.ledger.get(each.key), found.decisions.get(each.key)
+        entry = found.ledger.get(each.key)
         return replace(
             each,
-            placements={} if entry is None else entry.placements,
-            placed_slice_size={} if entry is None else to_quantities(entry.size),
-            waiting=each.waiting if decision is None else decision.waiting,
+            placements=entry.placements,
+            placed_slice_size=to_quantities(entry.size),
+            waiting=each.slices - sum(entry.placements.values()),
         )
 
     return replace(snapshot, namespaces=tuple(map(placed, ordered(snapshot).namespaces)))
@@ -181,6 +181,20 @@ def test_without_changes_nothing_moves_on_a_settled_pool(snapshot):
     assert all(each.before == each.after for each in found.namespaces)
     assert found.waiting_before == found.waiting_after
     assert [each.before for each in found.super_clusters] == [each.after for each in found.super_clusters]
+
+
+@given(pools(), st.sampled_from(["r1", "r2"]))
+def test_the_core_leaves_namespaces_that_rest_as_they_are(snapshot, drained):
+    rest = settled(snapshot)
+    supers = tuple(replace(each, draining=each.id == drained) for each in rest.super_clusters)
+    tenants = tuple(replace(each, quota={"cpu": "5"}) for each in rest.tenants)
+    for changed in (rest, replace(rest, super_clusters=supers), replace(rest, tenants=tenants)):
+        core = Core(changed)
+        for key in core.keys:
+            if core.rests(key):
+                decision = core.decide(key)
+                assert decision.waiting == 0
+                assert not core.apply(key, decision)
 
 
 @given(pools(), st.sampled_from(["r1", "r2"]))

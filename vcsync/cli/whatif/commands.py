@@ -13,13 +13,14 @@ from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, print_names
 from vcsync.cli.whatif.reading import default_slice_option, policy_choice, read_file, slice_of, take
-from vcsync.cli.whatif.rendering import answer_plain, answer_text
+from vcsync.cli.whatif.rendering import advice_text, answer_plain, answer_text
 from vcsync.objects.quantity import milli
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.slices import DIMENSIONS, PODS
-from vcsync.whatif.answer import answer
-from vcsync.whatif.edits import Edits, InvalidEdit
-from vcsync.whatif.snapshot import InvalidSnapshot, Snapshot, SuperState, millionths
+from vcsync.whatif.advice import Advice, headroom_advice
+from vcsync.whatif.answer import Answer, answer
+from vcsync.whatif.edits import Edits, InvalidEdit, edited
+from vcsync.whatif.snapshot import InvalidSnapshot, Snapshot, SuperState, as_plain, millionths
 
 _LARGEST_FACTOR = 1000
 _PRICE = "price."
@@ -30,6 +31,7 @@ _LABEL = "label."
     name="what-if",
     epilog=example(
         "vcsync what-if --lose r2",
+        "vcsync what-if --advise-headroom",
         "vcsync what-if --snapshot pool.json --scale-tenant acme=2 --add-super r9=cpu=64,memory=256Gi",
     ),
 )
@@ -68,6 +70,11 @@ _LABEL = "label."
     help="Another headroom of all super clusters: a percentage or an amount (cpu=10%,memory=8Gi).",
 )
 @click.option("--policy", type=policy_choice, help="Another --policy of the namespace scheduler.")
+@click.option(
+    "--advise-headroom",
+    is_flag=True,
+    help="Show instead the least headroom with which the pool survives the loss of any one super cluster.",
+)
 @default_slice_option
 @output_option
 @meta_option
@@ -79,6 +86,7 @@ def what_if(  # noqa: PLR0917  one command's options
     slice_size: tuple[str, ...],
     headroom: tuple[str, ...],
     policy: str | None,
+    advise_headroom: bool,
     default_slice: tuple[str, ...],
     form: str,
     meta: str | None,
@@ -98,15 +106,30 @@ def what_if(  # noqa: PLR0917  one command's options
     )
     snapshot = _snapshot(file, policy, default_slice, meta)
     try:
-        found = answer(snapshot, edits)
+        if advise_headroom:
+            _tell_advice(headroom_advice(edited(snapshot, edits)), form)
+        else:
+            _tell_answer(answer(snapshot, edits), form)
     except (InvalidEdit, InvalidSnapshot) as error:
         raise WrongInputError(str(error)) from error
+
+
+def _tell_answer(found: Answer, form: str) -> None:
     if form in ("table", "wide"):
         click.echo(answer_text(found))
     elif form == "name":
         print_names(f"namespace/{each.tenant}/{each.namespace}" for each in found.namespaces)
     else:
         click.echo(document(answer_plain(found), form))
+
+
+def _tell_advice(found: Advice, form: str) -> None:
+    if form in ("table", "wide"):
+        click.echo(advice_text(found))
+    elif form == "name":
+        print_names(f"supercluster/{each.super_cluster}" for each in found.losses)
+    else:
+        click.echo(document(as_plain(found), form))
 
 
 def _snapshot(

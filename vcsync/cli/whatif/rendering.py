@@ -5,6 +5,7 @@ from typing import Any
 
 from vcsync.cli.command.output import table
 from vcsync.objects.readable_amounts import readable
+from vcsync.whatif.advice import Advice
 from vcsync.whatif.answer import Answer, NamespaceChange, SuperChange, Use, decimal
 from vcsync.whatif.snapshot import as_plain
 
@@ -90,6 +91,23 @@ def _size(size: Mapping[str, str]) -> str:
     return ",".join(
         f"{name}={readable(size[name], name)}" for name in ("cpu", "memory", "pods") if name in size
     )
+
+
+def advice_text(found: Advice) -> str:
+    """Format an advice on headroom for people."""
+    if found.percent is None:
+        first = f"No headroom survives the loss of any one super cluster: {found.reason}."
+    else:
+        first = (
+            f"A headroom of {found.percent}% on each super cluster survives the loss of any one of them. "
+            "After a loss, set the headroom of the others to 0, so that its slices may use it."
+        )
+    header = ("LOST", "ITS SLICES", "ROOM ELSEWHERE", "PRESENT SLICES THAT WAIT")
+    rows = [
+        (each.super_cluster, str(each.slices), str(each.room), str(each.waiting)) for each in found.losses
+    ]
+    counted = f"Slices are counted in the largest size, {_size(found.slice_size)}."
+    return "\n\n".join((f"{first}\n{counted}", table(header, rows)))
 
 
 _PRICES = frozenset({"price", "priceBefore", "priceAfter"})

@@ -1,0 +1,97 @@
+"""`vcsync snapshot` and `vcsync what-if` on a running pool: what they foretell is what then happens."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pool_kit import Pool, Space, items
+
+from hack.system import SystemFailed
+from tests.real.waiting import eventually
+from vcsync.api import names
+
+
+def _asked(space: Space, *options: str) -> dict[str, Any]:
+    """Return the part of an answer that is about the namespace; empty if nothing changes for it."""
+    found = json.loads(space.pool.system.vcsync("what-if", *options, "-o", "json"))
+    mine = [each for each in found["namespaces"] if each["namespace"] == space.name]
+    return dict(mine[0]) if mine else {}
+
+
+def _placements(pool: Pool, space: Space) -> list[Any]:
+    """Return the ledger's entries of the tenant."""
+    return items(pool.bed.meta, f"/apis/{names.API_VERSION}/namespaces/{space.key}/namespaceplacements")
+
+
+def test_what_a_lost_super_cluster_would_move_is_what_a_drain_moves(pool: Pool, space: Space) -> None:
+    before = space.ledger()
+    foretold = _asked(space, "--lose", "r2")
+    assert foretold["leave"] == {"r2": 1}
+    assert foretold["waitingAfter"] == 0
+    assert space.ledger() == before
+
+    pool.system.vcsync("super", "drain", "r2")
+    try:
+        eventually(lambda: space.placements() == foretold["after"])
+    finally:
+        pool.system.vcsync("super", "uncordon", "r2")
+
+
+def test_a_saved_pool_has_no_credentials_and_answers_like_the_running_one(
+    space: Space, tmp_path: Path
+) -> None:
+    file = tmp_path / "pool.json"
+    system = space.pool.system
+    said = system.vcsync("snapshot", "save", str(file))
+    assert "2 super clusters, 2 tenants" in said
+
+    text = file.read_text()
+    assert space.name in text
+    for cluster in (*space.pool.supers.values(), space.tenant):
+        assert cluster.url not in text
+    assert "kubeconfig" not in text.lower()
+    assert "token" not in text.lower()
+
+    saved = _asked(space, "--snapshot", str(file), "--lose", "r1")
+    assert saved["leave"] == {"r1": 1}
+    assert saved == _asked(space, "--lose", "r1")
+
+
+def test_a_settled_pool_replays_to_the_same_result_and_a_changed_file_does_not(
+    space: Space, tmp_path: Path
+) -> None:
+    file, system = tmp_path / "pool.json", space.pool.system
+
+    def differences() -> list[Any]:
+        system.vcsync("snapshot", "save", str(file))
+        found = json.loads(system.vcsync("snapshot", "replay", str(file), "-o", "json", check=False))
+        return list(found["differences"])
+
+    eventually(lambda: not differences())
+    assert "the same result for all" in system.vcsync("snapshot", "replay", str(file))
+
+    # A larger quota is a decision that the stored placement does not show yet.
+    stored = json.loads(file.read_text())
+    [mine] = [each for each in stored["namespaces"] if each["name"] == space.name]
+    mine["slices"] = 3
+    file.write_text(json.dumps(stored))
+    found = json.loads(system.vcsync("snapshot", "replay", str(file), "-o", "json", check=False))
+    [difference] = found["differences"]
+    assert difference["namespace"] == space.name
+    assert sum(difference["decided"].values()) == 3
+    with pytest.raises(SystemFailed, match=r"ended with 1: .*1 of"):
+        system.vcsync("snapshot", "replay", str(file), "-o", "name")
+
+
+def test_slices_that_would_not_fit_wait_with_the_numbers_compared(pool: Pool) -> None:
+    with pool.space() as space:
+        eventually(lambda: [each["metadata"]["name"] for each in _placements(pool, space)] == [space.name])
+        foretold = _asked(space, "--scale-tenant", "acme=200")
+        assert foretold["waitingAfter"] > 0
+        assert "free" in foretold["reason"]
+        added = _asked(
+            space, "--scale-tenant", "acme=200", "--add-super", "r9=cpu=4000,memory=8000Gi,pods=100000"
+        )
+        assert added["waitingAfter"] == 0
+        assert added["after"]["r9"] > 0

@@ -95,3 +95,32 @@ def test_slices_that_would_not_fit_wait_with_the_numbers_compared(pool: Pool) ->
         )
         assert added["waitingAfter"] == 0
         assert added["after"]["r9"] > 0
+
+
+def test_a_super_cluster_is_explained_with_its_tenants_and_what_new_slices_would_take(
+    pool: Pool, space: Space
+) -> None:
+    found = json.loads(pool.system.vcsync("explain", "super", "r1", "-o", "json"))
+    assert found["health"]["state"] == "Ready"
+    [acme] = [each for each in found["tenants"] if each["tenant"] == "acme"]
+    assert acme["slices"] >= 1
+    assert found["newSlices"]["fit"] > 0
+
+    pool.system.vcsync("super", "cordon", "r1")
+    try:
+        said = pool.system.vcsync("explain", "super", "r1")
+        assert "Cordon: cordoned. Remedy: vcsync super uncordon r1." in said
+        assert "acme" in said
+    finally:
+        pool.system.vcsync("super", "uncordon", "r1")
+
+    scores = pool.system.vcsync("explain", "namespace", f"acme/{space.name}", "-o", "wide")
+    assert "REFUSED BY" in scores
+
+
+def test_the_advised_headroom_is_told_with_the_loss_of_each_super_cluster(pool: Pool, space: Space) -> None:
+    found = json.loads(pool.system.vcsync("what-if", "--advise-headroom", "-o", "json"))
+    assert [each["superCluster"] for each in found["losses"]] == sorted(pool.supers)
+    assert 0 < found["percent"] <= 51  # two equal super clusters
+    assert all(each["room"] >= each["slices"] for each in found["losses"])
+    assert f"A headroom of {found['percent']}%" in pool.system.vcsync("what-if", "--advise-headroom")

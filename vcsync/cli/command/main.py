@@ -52,7 +52,7 @@ COMMANDS = {
     "version": ("vcsync.cli.command.version:version", "Show the version of vcsync."),
     "explain": (
         "vcsync.cli.explain.commands:explain",
-        "Explain where a pod or namespace is and why, or what it waits for.",
+        "Explain where a pod or namespace is and why, what it waits for, or a super cluster.",
     ),
     "snapshot": (
         "vcsync.cli.whatif.snapshots:snapshot",

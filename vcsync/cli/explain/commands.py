@@ -1,6 +1,7 @@
-"""`vcsync explain ...`: explains the state of one Pod, namespace or Service."""
+"""`vcsync explain ...`: explains the state of one Pod, namespace, Service or super cluster."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,24 +16,31 @@ from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, legible, print_names
 from vcsync.cli.explain.reach import facts, reaches, service_story
-from vcsync.cli.explain.story import namespace_story, pod_story, transition_lines, waiting_reason
+from vcsync.cli.explain.story import namespace_story, pod_story, score_lines, transition_lines, waiting_reason
+from vcsync.cli.explain.super_story import super_story
 from vcsync.cli.status.troubles import sentences
 from vcsync.cli.super.commands import read_ledger
+from vcsync.cli.whatif.reading import read_pool, slice_of
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES, Resource
 from vcsync.objects.envelope import Envelope, to_dict
 from vcsync.registration.clients import stored_client
-from vcsync.registration.registered import require_tenant
+from vcsync.registration.registered import require_super_cluster, require_tenant
+from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.syncer.kinds.endpointslice import SERVICE_NAME
 from vcsync.syncer.shared_slices import read_name
 from vcsync.tenancy.credentials import CredentialsReader
+from vcsync.tenancy.health import judge_all_stored
+from vcsync.whatif.capture import capture
+from vcsync.whatif.snapshot import as_plain
+from vcsync.whatif.super_cluster import explain_super_cluster
 
 
 @click.group(epilog=example("vcsync explain pod acme/default/web-0", "vcsync explain namespace acme/default"))
 def explain() -> None:
-    """Explain where a pod or namespace is and why, what it waits for, or whom a service reaches."""
+    """Explain where a pod or namespace is and why, what it waits for, whom a service reaches, or a super cluster."""
 
 
 @explain.command(epilog=example("vcsync explain pod acme/default/web-0 --endpoint 127.0.0.1:10550"))
@@ -85,7 +93,10 @@ async def _explain_pod(
 @output_option
 @meta_option
 def namespace(target: str, form: str, meta: str | None) -> None:
-    """Explain on which super clusters a tenant's namespace has its slices, and why."""
+    """Explain on which super clusters a tenant's namespace has its slices, and why.
+
+    The wide form adds each super cluster's score and the filters that refused it, as they were when the scheduler decided.
+    """
     tenant, name = _split(target, 2, "TENANT/NAMESPACE")
     asyncio.run(_explain_namespace(tenant, name, form, meta))
 
@@ -99,6 +110,8 @@ async def _explain_namespace(tenant: str, name: str, form: str, meta: str | None
         if placement is None and await _tenant_object(client, vc, NAMESPACES, name) is None:
             raise FailedError("\n".join((f"tenant {tenant} has no namespace {name}", *sentences(vc))))
     story = namespace_story(f"{tenant}/{name}", placement, supers, datetime.now(UTC), ledger)
+    if form == "wide" and placement is not None:
+        story += score_lines(placement)
     story += sentences(vc)
     _tell(story, {"placement": _facts(placement)}, form, f"namespace/{tenant}/{name}")
 
@@ -141,6 +154,36 @@ async def _explain_service(tenant: str, namespace: str, name: str, form: str, me
     whole = f"{tenant}/{namespace}/{name}"
     story = service_story(whole, found, lines) + sentences(vc)
     _tell(story, {"superClusters": facts(lines)}, form, f"service/{whole}")
+
+
+@explain.command(name="super", epilog=example("vcsync explain super r1 -o json"))
+@click.argument("super_id", metavar="ID")
+@click.option(
+    "--slice-size",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help="Size of the slices whose room is shown (default: that of a namespace scheduler without --default-slice).",
+)
+@output_option
+@meta_option
+def super_(super_id: str, slice_size: tuple[str, ...], form: str, meta: str | None) -> None:
+    """Explain a super cluster: its health, what is placed there by tenant, and what it would take for new slices."""
+    size = slice_of("--slice-size", slice_size) if slice_size else DEFAULT_SLICE
+    asyncio.run(_explain_super(super_id, size, form, meta))
+
+
+async def _explain_super(super_id: str, size: Mapping[str, str], form: str, meta: str | None) -> None:
+    async with meta_client(meta) as client:
+        await require_super_cluster(client, super_id)
+        supers, tenants, placements = await read_pool(client)
+    now = datetime.now(UTC)
+    snapshot = capture(supers, tenants, placements, now=now, policy="spread", default_slice=size)
+    found = explain_super_cluster(snapshot, super_id, size)
+    judgement = judge_all_stored(supers, now)[super_id]
+    facts = as_plain(found) | {
+        "health": {"state": judgement.word, "reason": judgement.reason, "sinceSeconds": judgement.lasts}
+    }
+    _tell(super_story(found, judgement), facts, form, f"supercluster/{super_id}")
 
 
 def _tell(story: list[str], facts: dict[str, Any], form: str, name: str) -> None:

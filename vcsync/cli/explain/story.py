@@ -7,6 +7,7 @@ from typing import Any
 from vcsync.api import names
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.cli.command.output import table
 from vcsync.kube.resources import POD_DISRUPTION_BUDGETS
 from vcsync.objects.readable_amounts import readable
 from vcsync.scheduling.ledger import Ledger
@@ -69,6 +70,17 @@ def namespace_story(
         story.append(f"{placed.reason}: {placed.message}.")
     story += _draining(placement)
     return story
+
+
+def score_lines(placement: NamespacePlacement) -> list[str]:
+    """Return the scheduler's result for each super cluster as the lines of a table; empty without any."""
+    rows = [
+        (each.super_cluster, str(each.slices), str(each.score), ", ".join(each.refused_by), each.reason)
+        for each in placement.status.explanation
+    ]
+    return (
+        table(("SUPER CLUSTER", "SLICES", "SCORE", "REFUSED BY", "REASON"), rows).splitlines() if rows else []
+    )
 
 
 def _left(supers: Mapping[str, SuperCluster], ledger: Ledger, size: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import meta_client, parse_amounts, require_slice
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.kube.client import Client
 from vcsync.scheduling.scores import POLICIES
 from vcsync.scheduling.slices import DEFAULT_SLICE, DIMENSIONS, OBJECTS, PODS
 from vcsync.whatif.capture import capture
@@ -45,16 +46,32 @@ async def take(meta: str | None, policy: str, default_slice: Mapping[str, str]) 
         KubeError: it cannot be read.
     """
     async with meta_client(meta) as client:
-        supers, tenants, placements = await asyncio.gather(
-            *(client.list(each) for each in (SUPER_CLUSTERS, VIRTUAL_CLUSTERS, NAMESPACE_PLACEMENTS))
-        )
+        supers, tenants, placements = await read_pool(client)
     return capture(
-        map(SuperCluster.from_envelope, supers),
-        map(VirtualCluster.from_envelope, tenants),
-        map(NamespacePlacement.from_envelope, placements),
+        supers,
+        tenants,
+        placements,
         now=datetime.now(UTC),
         policy=policy,
         default_slice=default_slice,
+    )
+
+
+async def read_pool(
+    client: Client,
+) -> tuple[list[SuperCluster], list[VirtualCluster], list[NamespacePlacement]]:
+    """Read all objects of the meta cluster that decisions about slices depend on.
+
+    Raises:
+        KubeError: they cannot be read.
+    """
+    supers, tenants, placements = await asyncio.gather(
+        *(client.list(each) for each in (SUPER_CLUSTERS, VIRTUAL_CLUSTERS, NAMESPACE_PLACEMENTS))
+    )
+    return (
+        [SuperCluster.from_envelope(each) for each in supers],
+        [VirtualCluster.from_envelope(each) for each in tenants],
+        [NamespacePlacement.from_envelope(each) for each in placements],
     )
 
 

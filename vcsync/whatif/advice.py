@@ -48,7 +48,7 @@ class Advice(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Member(Struct, frozen=True):
-    """How many slices a super cluster has room for, by percent of headroom, and whether it takes those of others."""
+    """Room of a super cluster: in slices, by percent of headroom; and whether it takes slices of others."""
 
     room: tuple[int, ...]
     takes: bool

@@ -22,8 +22,36 @@ class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of the answer."""
 
 
+class Refused(_Answer, frozen=True, kw_only=True):
+    """A filter that refused further slices.
+
+    Attributes:
+        filter: name of the filter.
+        message: the reason, with the numbers that were compared.
+    """
+
+    filter: str
+    message: str
+
+
+class Result(_Answer, frozen=True, kw_only=True):
+    """The decision about one super cluster.
+
+    Attributes:
+        super_cluster: its id.
+        slices: number of slices of the namespace.
+        score: its score for one more slice; the highest gets it.
+        refused: why it got no more; empty if others scored higher, or no more were needed.
+    """
+
+    super_cluster: str
+    slices: int
+    score: int
+    refused: tuple[Refused, ...]
+
+
 class NamespaceChange(_Answer, frozen=True, kw_only=True):
-    """What becomes of the slices of a namespace.
+    """The slices of a namespace before and after.
 
     Attributes:
         tenant: name of the tenant.
@@ -37,6 +65,7 @@ class NamespaceChange(_Answer, frozen=True, kw_only=True):
         waiting_before: number of slices that wait.
         waiting_after: the same after the change.
         reason: why they wait; empty if none does.
+        results: the last decision, by super cluster; empty if nothing was decided.
     """
 
     tenant: str
@@ -50,6 +79,7 @@ class NamespaceChange(_Answer, frozen=True, kw_only=True):
     waiting_before: int
     waiting_after: int
     reason: str
+    results: tuple[Result, ...]
 
     @property
     def moved(self) -> int:
@@ -179,6 +209,22 @@ def _change(old: NamespaceState, new: NamespaceState, tenant: TenantState, after
         waiting_before=old.waiting,
         waiting_after=new.slices - sum(there.values()) if decided else new.waiting,
         reason=_reason(new, tenant, decision),
+        results=() if decision is None else _results(decision),
+    )
+
+
+def _results(decision: Decision) -> tuple[Result, ...]:
+    return tuple(
+        Result(
+            super_cluster=each.super_id,
+            slices=each.slices,
+            score=each.score,
+            refused=tuple(
+                Refused(filter=refusal.filter, message=refusal.message)
+                for refusal in (*decision.refusals, *each.refusals)
+            ),
+        )
+        for each in decision.explanation
     )
 
 

@@ -23,7 +23,7 @@ class Settled(Struct, frozen=True):
     Attributes:
         views: id -> view of each super cluster.
         ledger: the slices of all namespaces.
-        decisions: the last decision about each namespace of which slices wait, and perhaps about others.
+        decisions: the last decision about each namespace that did not rest at first. Its placements are those of the ledger.
         rounds: number of rounds over all namespaces, including the last one, which changed nothing.
         settled: whether the last round changed nothing.
     """
@@ -149,7 +149,6 @@ def settle(snapshot: Snapshot) -> Settled:
         changed = False
         for key in core.keys:
             if core.rests(key):
-                decisions.pop(key, None)
                 continue
             decisions[key] = core.decide(key)
             changed |= core.apply(key, decisions[key])

@@ -12,6 +12,7 @@ from vcsync.api.specs import TaintEffect
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.scores import POLICIES
+from vcsync.scheduling.slices import MAX_SLICES
 from vcsync.scheduling.snapshot import Health, InvalidHeadroom, SuperView, Taint, distributable
 
 KIND = "PoolSnapshot"
@@ -243,8 +244,8 @@ def _check_namespace(namespace: NamespaceState, known: dict[str, str]) -> None:
     ):
         _amounts(f"{where}: {field}", amounts, positive="Size" in field)
     counts = (*namespace.pins.values(), *namespace.placements.values(), namespace.slices, namespace.waiting)
-    if min(counts) < 0:
-        raise InvalidSnapshot(f"{where}: a number of slices is negative; write 0 or more")
+    if min(counts) < 0 or max(counts) > MAX_SLICES:
+        raise InvalidSnapshot(f"{where}: a number of slices is not from 0 to {MAX_SLICES}; correct it")
     if namespace.slices and not namespace.slice_size:
         raise InvalidSnapshot(f"{where}: sliceSize: it is empty; name cpu and memory")
 

@@ -51,6 +51,21 @@ def test_slices_without_room_wait_with_the_numbers_that_were_compared():
     found = answer(pool(TWO, namespace("shop", 6, r1=3, r2=3)), Edits(lose=("r2",)))
     assert one(found).waiting_after == 2
     assert one(found).reason == "r1: cpu 1 asked, 0 of 4 free, memory 1Gi asked, 0 of 4Gi free"
+    [result] = one(found).results
+    assert (result.super_cluster, result.slices) == ("r1", 4)
+    assert [(each.filter, each.message) for each in result.refused] == [
+        ("Capacity", "cpu 1 asked, 0 of 4 free, memory 1Gi asked, 0 of 4Gi free")
+    ]
+
+
+def test_an_answer_shows_the_scores_of_those_that_did_not_refuse():
+    supers = (*TWO, super_cluster("r3", 4, cordoned=True))
+    results = {
+        each.super_cluster: each for each in one(answer(pool(supers, namespace("shop", 1)), Edits())).results
+    }
+    assert results["r2"].score > results["r1"].score
+    assert not results["r2"].refused
+    assert [each.filter for each in results["r3"].refused] == ["Cordon"]
 
 
 def test_an_added_super_cluster_takes_what_waited():

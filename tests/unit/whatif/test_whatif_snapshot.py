@@ -55,7 +55,11 @@ def part(field, **fields):
             "namespaces k-acme/shop: sliceSize: cpu must be more than",
         ),
         (part("namespaces", sliceSize={}), "namespaces k-acme/shop: sliceSize: it is empty"),
-        (part("namespaces", placements={"r1": -1}), "namespaces k-acme/shop: a number of slices is negative"),
+        (
+            part("namespaces", placements={"r1": -1}),
+            "namespaces k-acme/shop: a number of slices is not from 0",
+        ),
+        (part("namespaces", slices=1001), "namespaces k-acme/shop: a number of slices is not from 0 to 1000"),
     ],
 )
 def test_files_that_are_no_snapshot_are_refused_by_field_and_remedy(text, message):

@@ -104,12 +104,11 @@ def _waiting(snapshot: Snapshot) -> dict[str, int]:
     """Return how many more present slices wait after the loss of each super cluster, without any headroom."""
     released = dict.fromkeys((*DIMENSIONS, PODS), "0")
 
-    def placed(lose: tuple[str, ...]) -> int:
-        found = settle(edited(snapshot, Edits(lose=lose, headroom=released)))
-        return sum(found.ledger.slices_on(super_id) for super_id in found.views)
+    def waiting(*lose: str) -> int:
+        return settle(edited(snapshot, Edits(lose=lose, headroom=released))).waiting
 
-    whole = placed(())
-    return {each.id: max(0, whole - placed((each.id,))) for each in snapshot.super_clusters}
+    whole = waiting()
+    return {each.id: max(0, waiting(each.id) - whole) for each in snapshot.super_clusters}
 
 
 def _least(members: Mapping[str, _Member], waiting: Mapping[str, int]) -> tuple[int | None, str]:

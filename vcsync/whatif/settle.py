@@ -24,6 +24,7 @@ class Settled(Struct, frozen=True):
         views: id -> view of each super cluster.
         ledger: the slices of all namespaces.
         decisions: the last decision about each namespace that did not rest at first. Its placements are those of the ledger.
+        waiting: number of slices that wait in namespaces that are decided about.
         rounds: number of rounds over all namespaces, including the last one, which changed nothing.
         settled: whether the last round changed nothing.
     """
@@ -31,6 +32,7 @@ class Settled(Struct, frozen=True):
     views: dict[str, SuperView]
     ledger: Ledger
     decisions: dict[Key, Decision]
+    waiting: int
     rounds: int
     settled: bool
 
@@ -84,6 +86,13 @@ class Core:
         )
         allocated = {super_id: self.ledger.allocated(super_id, without=key) for super_id in self.views}
         return place_slices(self.views, allocated, request)
+
+    def waiting(self) -> int:
+        """Return how many slices wait in the namespaces that are decided about."""
+        entries = ((self.ledger.get(key), request) for key, request in self._requests.items())
+        return sum(
+            request.slices - sum(entry.placements.values()) for entry, request in entries if entry is not None
+        )
 
     def rests(self, key: Key) -> bool:
         """Return whether the core would certainly leave a namespace as it is.
@@ -153,8 +162,8 @@ def settle(snapshot: Snapshot) -> Settled:
             decisions[key] = core.decide(key)
             changed |= core.apply(key, decisions[key])
         if not changed:
-            return Settled(core.views, core.ledger, decisions, rounds, settled=True)
-    return Settled(core.views, core.ledger, decisions, _MOST_ROUNDS, settled=False)
+            return Settled(core.views, core.ledger, decisions, core.waiting(), rounds, settled=True)
+    return Settled(core.views, core.ledger, decisions, core.waiting(), _MOST_ROUNDS, settled=False)
 
 
 def _in_turn(snapshot: Snapshot) -> list[NamespaceState]:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from whatif_pools import namespace, pool, super_cluster
 
 from vcsync.whatif.advice import headroom_advice
@@ -52,6 +53,13 @@ def test_super_clusters_that_take_no_slices_do_not_count_as_room():
 def test_slices_that_wait_already_are_no_sign_of_a_loss():
     acme = TenantState(key="k-acme", name="acme", quota={"cpu": "2"})
     found = headroom_advice(pool(equal(2), namespace("shop", 8, r1=1, r2=1), tenants=[acme]))
+    assert found.percent == 50
+    assert [each.waiting for each in found.losses] == [0, 0]
+
+
+def test_slices_of_namespaces_that_are_leaving_need_no_other_place():
+    leaving = replace(namespace("old", 2, r1=1, r2=1), leaving=True)
+    found = headroom_advice(pool(equal(2), leaving))
     assert found.percent == 50
     assert [each.waiting for each in found.losses] == [0, 0]
 

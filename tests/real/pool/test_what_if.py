@@ -54,8 +54,13 @@ def test_a_saved_pool_has_no_credentials_and_answers_like_the_running_one(
     assert "token" not in text.lower()
 
     saved = _asked(space, "--snapshot", str(file), "--lose", "r1")
+    now = _asked(space, "--lose", "r1")
     assert saved["leave"] == {"r1": 1}
-    assert saved == _asked(space, "--lose", "r1")
+    # Scores depend on what other namespaces leave free, which may have changed since.
+    for answer in (saved, now):
+        for result in answer["results"]:
+            assert isinstance(result.pop("score"), int)
+    assert saved == now
 
 
 def test_a_settled_pool_replays_to_the_same_result_and_a_changed_file_does_not(

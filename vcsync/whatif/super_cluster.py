@@ -14,7 +14,7 @@ from vcsync.whatif.snapshot import Amounts, InvalidSnapshot, Snapshot, SuperStat
 HEADROOM = "Headroom"
 """Name of the refusal by a headroom that cannot be read."""
 
-_REMEDIES = {
+REMEDIES = {
     "Health": "it has to report again and to have ready nodes",
     "Cordon": "vcsync super uncordon {id}",
     "Drain": "vcsync super uncordon {id}",
@@ -23,6 +23,7 @@ _REMEDIES = {
     "Capacity": "add nodes, reduce the headroom, or move slices away",
     HEADROOM: "correct the headroom of the SuperCluster",
 }
+"""Name of a filter -> what it would take, for operators."""
 
 
 class _Part(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -179,7 +180,7 @@ def _new_slices(
         size=to_quantities(size),
         fit=fit,
         obstacles=tuple(
-            Obstacle(filter=name, message=message, remedy=_REMEDIES[name].format(id=super_id))
+            Obstacle(filter=name, message=message, remedy=REMEDIES[name].format(id=super_id))
             for name, message in refused
         ),
     )

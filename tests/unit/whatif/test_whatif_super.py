@@ -5,10 +5,11 @@ from msgspec.structs import replace
 from whatif_pools import SLICE, namespace, pool, super_cluster
 
 from vcsync.cli.explain.super_story import super_story
+from vcsync.scheduling.filters import FREE
 from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.health import Judgement
 from vcsync.whatif.snapshot import SuperTaint
-from vcsync.whatif.super_cluster import explain_super_cluster
+from vcsync.whatif.super_cluster import REMEDIES, explain_super_cluster
 
 
 def explained(one, *namespaces, size=SLICE):
@@ -48,6 +49,10 @@ def test_each_filter_that_refuses_is_named_with_its_remedy(fields, filters):
     assert [each.filter for each in new.obstacles] == filters
     assert new.fit == 0
     assert all(each.message and each.remedy for each in new.obstacles)
+
+
+def test_every_filter_of_the_scheduler_has_a_remedy():
+    assert {name for name, _ in FREE} <= set(REMEDIES)
 
 
 def test_a_full_super_cluster_tells_the_numbers_compared():

@@ -149,6 +149,10 @@ PROVISIONING_DOMAIN: Final = "provisioning.tenancy.x-k8s.io"
 PROVISIONING_PREFIX: Final = f"{PROVISIONING_DOMAIN}/"
 """Prefix of annotations on a tenant PersistentVolumeClaim, one per super cluster id, written by its syncer: whether that super
 cluster may have a copy, and how often it has given the claim back (`vcsync.api.provisioning`)."""
+REFUSAL_DOMAIN: Final = "refusal.tenancy.x-k8s.io"
+REFUSAL_PREFIX: Final = f"{REFUSAL_DOMAIN}/"
+"""Prefix of annotations on a tenant Pod, one per super cluster id: whether that super cluster refused the Pod, and how often it
+has given it back (`vcsync.api.refusals`). Its syncer writes it, and the Pod scheduler when it takes its decision back."""
 SOURCE_UID: Final = "tenancy.x-k8s.io/source-uid"
 """Annotation on a super PersistentVolumeClaim with a source, and on a VolumeSnapshot: UID of the super object it is made from."""
 PROVISIONING_SECONDS: Final = "tenancy.x-k8s.io/provisioning-seconds"
@@ -161,6 +165,7 @@ OWN_DOMAINS: Final = (
     NODE_PORTS_DOMAIN,
     DISRUPTIONS_DOMAIN,
     PROVISIONING_DOMAIN,
+    REFUSAL_DOMAIN,
     "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,

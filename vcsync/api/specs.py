@@ -875,6 +875,14 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         Amounts, about("Allocatable amounts of the largest node, by resource. No Pod can use more.")
     ] = {}
     nodes: Annotated[NodeCounts, about("Numbers of nodes.")] = NodeCounts()
+    nodes_version: Annotated[
+        str,
+        Meta(max_length=64),
+        about(
+            "Changes whenever nodes change so that Pods may be scheduled that could not before: readiness, taints, labels, "
+            "allocatable amounts."
+        ),
+    ] = ""
     storage_classes: Annotated[
         tuple[PublishedStorageClass, ...],
         Meta(max_length=MAX_PUBLISHED),

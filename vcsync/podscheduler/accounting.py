@@ -1,6 +1,6 @@
 """Counts one tenant's Pods by the share that they use, and decides what is to be done with each. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -8,6 +8,7 @@ from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Res
 from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
+from vcsync.podscheduler.refusals import Refusals
 from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling import together
@@ -41,13 +42,27 @@ class Wait(Struct, frozen=True):
     signature: tuple[object, ...]
 
 
+class Withdraw(Struct, frozen=True):
+    """Take the decision on a Pod back, which its super cluster refuses: another one can take it."""
+
+    super_id: str
+    decision: PodDecision
+
+
+class Stand(Struct, frozen=True):
+    """Leave a Pod where it is refused, since no other super cluster can take it. `signature` is as that of `Wait`."""
+
+    decision: PodDecision
+    signature: tuple[object, ...]
+
+
 class MarkLost(Struct, frozen=True):
     """Report on the Pod that its super cluster is lost."""
 
     out_of_touch: str
 
 
-Verdict = Assign | Wait | MarkLost | None
+Verdict = Assign | Wait | Withdraw | Stand | MarkLost | None
 """None means that nothing is to be done."""
 
 
@@ -59,6 +74,11 @@ def _signature(refusal: Refusal) -> tuple[str, ...]:
     """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, names and health do not."""
     named = refusal.filter in (CLAIMS, KEEP_TOGETHER, HEALTH)
     return (refusal.filter, refusal.message) if named else (refusal.filter,)
+
+
+def _reasons(decision: PodDecision) -> tuple[object, ...]:
+    """Return by what the reasons of a decision differ from those of an earlier one."""
+    return tuple((entry.super_id, *map(_signature, entry.refusals)) for entry in decision.explanation)
 
 
 def _lacks_runtime(pod: Pod, views: Mapping[str, SuperView]) -> bool:
@@ -79,11 +99,13 @@ class Space(Struct):
         shares: super cluster -> share, for those with slices and those that still have Pods.
         granted: super clusters on which it has slices.
         waiting: name of each waiting Pod -> signature of the reason that was reported; the longest waiting first.
+        standing: the same of each Pod that its super cluster refuses, and that no other one can take.
     """
 
     shares: dict[str, Share] = {}
     granted: frozenset[str] = frozenset()
     waiting: dict[str, tuple[object, ...]] = {}
+    standing: dict[str, tuple[object, ...]] = {}
 
     def open_shares(self, without: str = "") -> Iterator[Share]:
         """Iterate over the shares that new Pods may use, except for one."""
@@ -113,6 +135,10 @@ class PodAccounting:
         self._services = services or KeptServices()
         self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
         self.pods: dict[Key, Pod] = {}
+        self.refusals = Refusals()
+        self._held: dict[
+            Key, tuple[str, str, Mapping[str, int], tuple[str, ...]]
+        ] = {}  # Pod that was withdrawn -> (UID, super cluster, requests, Services) of its room elsewhere
         self._spaces: dict[str, Space] = {}
         self._charges: dict[Key, tuple[str, Mapping[str, int]]] = {}
         self._assumed: dict[Key, tuple[str, str]] = {}  # -> (uid, super cluster)
@@ -132,18 +158,30 @@ class PodAccounting:
             pod.seen_at = before.seen_at
         if namesake or pod.deleting or pod.needs.node or pod.needs.gated:
             self._space(pod.namespace).waiting.pop(pod.name, None)
-        return self._charge(pod)
+        if not pod.refused or pod.deleting:
+            self._stop_standing(pod.key)
+        self.refusals.note(pod)
+        let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
+        return self._charge(pod) or let_go
 
     def remove(self, key: Key) -> bool:
         """Remove a Pod. Return whether that freed a part of a share."""
-        self._note_claims(self.pods.pop(key, None), None)
+        before = self.pods.pop(key, None)
+        self._note_claims(before, None)
+        if before is not None and before.bound_to:
+            self.refusals.changed(
+                before.bound_to, key[0]
+            )  # a Pod that never ran there leaves its nodes as they were
         self._assumed.pop(key, None)
         self._note_unplaced(key, unplaced=False)
         space = self._spaces.get(key[0])
         if space is not None:
             space.waiting.pop(key[1], None)
+        self._stop_standing(key)
+        self.refusals.forget(key)
+        let_go = self.let_go(key)
         self._services.note(key, "", ())
-        freed = self._release(key)
+        freed = self._release(key) or let_go
         self._tidy(key[0])
         return freed
 
@@ -158,6 +196,7 @@ class PodAccounting:
             space.shares[super_id].capacity = {}
         for super_id, capacity in granted.items():
             self._share(namespace, super_id).capacity = capacity
+            self.refusals.changed(super_id, namespace)
         space.granted = frozenset(granted)
         self._tidy(namespace)
         return True
@@ -173,12 +212,26 @@ class PodAccounting:
             return pod.label == pod.annotation == pod.bound_to and not unmarked(pod, views)
         if pod.deleting or pod.needs.gated or self._may_run(pod, views):
             return True
-        if not self._keeps_label(pod) or pod.annotation != pod.label or _lacks_runtime(pod, views):
+        if (
+            pod.refused
+            or pod.returned
+            or not self._keeps_label(pod)
+            or pod.annotation != pod.label
+            or _lacks_runtime(pod, views)
+        ):
             return False
         return all(each.super_id == pod.label and not each.problem for each in self._claim_needs(pod, views))
 
-    def decide(self, pod: Pod, views: Mapping[str, SuperView]) -> Verdict:
-        """Decide on a Pod. This changes nothing; call `assume` or `wait` afterwards."""
+    def decide(  # noqa: PLR0911 - each return is a case of its own
+        self, pod: Pod, views: Mapping[str, SuperView], now: float = 0.0
+    ) -> Verdict:
+        """Decide on a Pod. This changes nothing; call `assume`, `wait`, `hold` or `stand` afterwards.
+
+        Args:
+            pod: the Pod.
+            views: the pool.
+            now: monotonic seconds.
+        """
         if self.settled(pod, views):
             return None
         if pod.needs.node:
@@ -188,27 +241,83 @@ class PodAccounting:
         first = claim_filter.steps(claims)[0]
         stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None
         stays = stays and not _lacks_runtime(pod, views)
-        if stays and self._keeps_label(pod):
+        keeps = stays and self._keeps_label(pod)
+        granted = self._space(pod.namespace).granted
+        if pod.leaving and pod.label in granted and pod.label in views:
+            return None  # until the super cluster has given it back
+        if keeps and not pod.returned and not (pod.refused and pod.annotation == pod.label):
             return Assign(pod.label)
-        space = self._space(pod.namespace)
-        labelled = pod.label if stays and pod.label in space.granted else ""
-        decision = pick_super(
-            space.open_shares(without=labelled), pod.needs, views, claims, self._kept(pod, views)
-        )
+        labelled = pod.label if stays and pod.label in granted else ""
+        decision = self._pick(pod, views, now, claims, without=labelled, last_resort=not keeps)
+        if keeps and pod.refused:
+            if decision.super_id is not None:
+                return Withdraw(decision.super_id, decision)
+            return Stand(decision, _reasons(decision))
         if decision.super_id is not None:
             return Assign(decision.super_id, decision)
         if labelled and self._selected(pod):
-            return None if pod.annotation == pod.label else Assign(pod.label)
-        signature = tuple(
-            (entry.super_id, *map(_signature, entry.refusals)) for entry in decision.explanation
-        )
-        return Wait(decision, signature)
+            # A super cluster that gave the Pod back is to try again.
+            return None if pod.annotation == pod.label and not pod.returned else Assign(pod.label)
+        return Wait(decision, _reasons(decision))
 
-    def assume(self, pod: Pod, super_id: str) -> None:
-        """Count a Pod on the super cluster of a new decision, before the decision is written."""
+    def _pick(
+        self,
+        pod: Pod,
+        views: Mapping[str, SuperView],
+        now: float,
+        claims: tuple[ClaimNeed, ...],
+        *,
+        without: str,
+        last_resort: bool,
+    ) -> PodDecision:
+        """Select a super cluster for a Pod.
+
+        Args:
+            pod: the Pod.
+            views: the pool.
+            now: monotonic seconds.
+            claims: its claims.
+            without: id of a super cluster that is not selected.
+            last_resort: whether one that has refused the Pod is better than none: the Pod starts there as soon as it can.
+        """
+        space, kept = self._space(pod.namespace), self._kept(pod, views)
+        refused = self.refusals.holding(pod.key, now) if pod.said else {}
+        shares = list(space.open_shares(without=without))
+        decision = pick_super(shares, pod.needs, views, claims, kept, refused=refused)
+        if decision.super_id is None and refused and last_resort:
+            decision = pick_super(shares, pod.needs, views, claims, kept)
+        return decision
+
+    def assume(self, pod: Pod, super_id: str) -> bool:
+        """Count a Pod on the super cluster of a new decision, before the decision is written.
+
+        Returns:
+            Whether that freed a part of a share.
+        """
         self._assumed[pod.key] = (pod.uid, super_id)
         self._space(pod.namespace).waiting.pop(pod.name, None)
-        self._charge(pod)
+        return self._charge(pod)
+
+    def hold(self, pod: Pod, super_id: str) -> None:
+        """Count a Pod that is withdrawn on the super cluster where it is to go, too."""
+        self.let_go(pod.key)
+        self._stop_standing(pod.key)
+        self._held[pod.key] = (pod.uid, super_id, pod.needs.requests, pod.services)
+        self.reserve(pod.namespace, super_id, pod.needs.requests, pod.services)
+
+    def let_go(self, key: Key) -> bool:
+        """Stop counting a Pod where `hold` counted it. Return whether it was counted."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            self.free(key[0], *held[1:])
+        return held is not None
+
+    def stand(self, pod: Pod, signature: tuple[object, ...]) -> bool:
+        """Record that a Pod stays where it is refused. Return whether the reason differs from the one that was reported."""
+        standing = self._space(pod.namespace).standing
+        differs = standing.get(pod.name) != signature
+        standing[pod.name] = signature
+        return differs
 
     def settle(self, key: Key) -> bool:
         """Count a Pod by its object again, after a decision was written or failed.
@@ -238,6 +347,35 @@ class PodAccounting:
         space = self._spaces.get(namespace)
         return [] if space is None else [(namespace, name) for name in space.waiting]
 
+    def _stop_standing(self, key: Key) -> None:
+        space = self._spaces.get(key[0])
+        if space is not None and space.standing:
+            space.standing.pop(key[1], None)
+
+    def standing(self, namespace: str) -> list[Key]:
+        """Return the Pods of a namespace that their super clusters refuse, and that no other one can take."""
+        space = self._spaces.get(namespace)
+        return [] if space is None else [(namespace, name) for name in space.standing]
+
+    def concerned(self, namespace: str, changed: Collection[str] | None) -> Iterator[Key]:
+        """Yield the waiting Pods of a namespace that changes of super clusters may concern.
+
+        These are all of them if the namespace has slices on one of these. Otherwise they are the Pods whose claims,
+        RuntimeClass or Services depend on super clusters without slices, too.
+
+        Args:
+            namespace: the namespace.
+            changed: ids of the super clusters; None for all Pods.
+        """
+        space = self._spaces.get(namespace)
+        if space is None:
+            return
+        near = changed is None or not space.granted.isdisjoint(changed)
+        for name in (*space.waiting, *space.standing):
+            pod = self.pods.get((namespace, name))
+            if pod is not None and (near or _depends_on_all(pod)):
+                yield pod.key
+
     def waiting_count(self) -> int:
         """Return how many Pods wait."""
         return sum(len(space.waiting) for space in self._spaces.values())
@@ -246,32 +384,38 @@ class PodAccounting:
         """Return the namespaces with shares or Pods."""
         return list(self._spaces)
 
-    def fitting(self, namespace: str, views: Mapping[str, SuperView]) -> Iterable[Key]:
+    def fitting(self, namespace: str, views: Mapping[str, SuperView], now: float = 0.0) -> Iterable[Key]:
         """Return the waiting Pods that together fit into the free part of the shares, the longest waiting first.
+
+        After them come the Pods that fit on another super cluster than the one that refuses them.
 
         Args:
             namespace: the namespace.
             views: the pool.
+            now: monotonic seconds.
         """
         space = self._spaces.get(namespace)
-        if space is None or not space.waiting:
+        if space is None or not (space.waiting or space.standing):
             return []
         shares = [
             Share(share.super_id, share.capacity, dict(share.used), share.pods)
             for share in space.open_shares()
         ]
         found = []
-        for name in space.waiting:
+        for name in (*space.waiting, *space.standing):
             pod = self.pods.get((namespace, name))
             if pod is None:
                 continue
+            refusing = self.refusals.holding(pod.key, now) if pod.refused else ()
             # A Pod must not take the place of others on a super cluster where its Services do not let it go.
             kept = self._kept(pod, views)
             share = next(
                 (
                     share
                     for share in shares
-                    if share.fits(pod.needs.requests) and together.refusal(kept, share.super_id) is None
+                    if share.fits(pod.needs.requests)
+                    and together.refusal(kept, share.super_id) is None
+                    and not (pod.refused and share.super_id in (pod.label, *refusing))
                 ),
                 None,
             )
@@ -477,7 +621,7 @@ class PodAccounting:
     def _space(self, namespace: str) -> Space:
         space = self._spaces.get(namespace)
         if space is None:
-            space = self._spaces[namespace] = Space({}, frozenset(), {})
+            space = self._spaces[namespace] = Space({}, frozenset(), {}, {})
         return space
 
     def _share(self, namespace: str, super_id: str) -> Share:
@@ -493,8 +637,14 @@ class PodAccounting:
         for super_id in [each for each, share in space.shares.items() if not share.pods]:
             if super_id not in space.granted:
                 del space.shares[super_id]
-        if not (space.shares or space.waiting):
+        if not (space.shares or space.waiting or space.standing):
             del self._spaces[namespace]
+
+
+def _depends_on_all(pod: Pod) -> bool:
+    """Return whether super clusters without slices of its namespace may matter to a Pod."""
+    needs = pod.needs
+    return bool(needs.claims or needs.devices or needs.runtime_class or pod.services)
 
 
 def _claims_of(pod: Pod) -> Iterator[tuple[str, str, str]]:

@@ -272,7 +272,7 @@ class Leadership:
         ] = {}  # a VirtualCluster of each namespace may have the same name
         self.callers = Callers(meta, self.tenants)
         self.outcomes: OrderedDict[tuple[str, str, str], Outcome] = OrderedDict()
-        self.counts = {"assigned": 0, "promised": 0, "waiting": 0}
+        self.counts = {"assigned": 0, "promised": 0, "waiting": 0, "withdrawn": 0}
         self.evictions = Evictions(
             self.pool,
             self._is_fenced,
@@ -283,6 +283,7 @@ class Leadership:
         # Seconds from seeing a Pod to having assigned it, summed over all Pods.
         self.latency_sum = 0.0
         self._open: dict[str, tuple[object, ...]] = {}
+        self._able: dict[str, tuple[object, ...]] = {}
 
     async def run(self) -> None:
         """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
@@ -485,10 +486,22 @@ class Leadership:
             )
             for view in views
         }
-        if now_open != self._open:
-            self._open = now_open
-            for session in self.tenants.values():
-                session.pods.pool_changed()
+        changed = frozenset(
+            super_id
+            for super_id in now_open.keys() | self._open.keys()
+            if now_open.get(super_id) != self._open.get(super_id)
+        )
+        able = {
+            view.id: (*now_open[view.id][:4], sorted(view.capacity.items()), view.nodes_version)
+            for view in views
+        }
+        more_able = [super_id for super_id, found in able.items() if found != self._able.get(super_id)]
+        self._open, self._able = now_open, able
+        for session in self.tenants.values():
+            if changed:
+                session.pods.pool_changed(changed)
+            for super_id in more_able:
+                session.pods.capacity_changed(super_id)
 
     # One Pod
 
@@ -506,7 +519,10 @@ class Leadership:
             raise
         if outcome.kind == "left":
             return
-        what = f"assigned to super cluster {outcome.super_id}" if outcome.super_id else "has to wait"
+        what = {
+            "assigned": f"assigned to super cluster {outcome.super_id}",
+            "withdrawn": "withdrawn from the super cluster that refuses it",
+        }.get(outcome.kind, "has to wait")
         self.work.timeline.add(
             tenant, ObjectName(PODS.plural, *key), what, now=time.time(), version=outcome.version
         )

@@ -1,12 +1,15 @@
 """The Pod scheduler's record of a Pod: identity, vcsync's label and annotation, and its needs. Pure."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_LOST
+from vcsync.api.refusals import NOTHING, REFUSED, RETURNED, WITHDRAWN, Said, refusal_annotation, said_by_all
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, OwnerReference, decode
 from vcsync.objects.quantity import InvalidQuantity
@@ -19,10 +22,10 @@ FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the Pods that use resources."""
 
 _NO_LABELS: dict[str, str] = {}
+_NOT_SAID: dict[str, Said] = {}
 _shared: dict[str, dict[str, str]] = {}
 _MOST_SHARED = 1024  # a tenant may write any value
 _encode = msgspec.json.Encoder().encode
-_decode_record = msgspec.json.Decoder(tuple[PodNeeds, str, tuple[str, ...], int]).decode
 _LOST = SUPER_CLUSTER_LOST.encode()
 
 
@@ -43,6 +46,7 @@ class Pod(Struct):
         seen_at: monotonic seconds at which this process first saw it.
         services: names of the Services that select it and keep their Pods together.
         generated: whether its name is generated, so that a Pod which replaces it has another name.
+        said: what super clusters that refused it say, by their id.
     """
 
     namespace: str
@@ -58,6 +62,7 @@ class Pod(Struct):
     seen_at: float = 0.0
     services: tuple[str, ...] = ()
     generated: bool = False
+    said: Mapping[str, Said] = _NOT_SAID
 
     @property
     def key(self) -> Key:
@@ -68,6 +73,39 @@ class Pod(Struct):
     def bound_to(self) -> str:
         """Id of the super cluster whose virtual node it is bound to; empty if it is not."""
         return super_of_node(self.needs.node)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the super cluster that its label names refuses it."""
+        return self._state == REFUSED
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its decision was taken back, and the super cluster that its label names may have a copy."""
+        return self._state == WITHDRAWN
+
+    @property
+    def returned(self) -> bool:
+        """Whether the super cluster that its label names has given it back."""
+        return self._state == RETURNED
+
+    @property
+    def _state(self) -> str:
+        if not (self.said and self.label) or self.needs.node:
+            return ""
+        return self.said.get(self.label, NOTHING).state
+
+
+class _Record(Struct, frozen=True, gc=False, array_like=True):
+    needs: PodNeeds
+    message: str
+    services: tuple[str, ...]
+    marked_lost: int
+    said: dict[str, Said] = _NOT_SAID
+    """Left out if it is empty, as for most Pods."""
+
+
+_decode_record = msgspec.json.Decoder(_Record).decode
 
 
 class _Status(Struct, gc=False):
@@ -90,6 +128,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         # API servers do not accept such Pods. It is treated like a Pod with scheduling gates, so nothing is done with it.
         needs = PodNeeds(gated=True)
     message = "" if needs.node else _unschedulable_message(pod.status)
+    record, said = (needs, message, services, int(_says_lost(pod.status))), said_by_all(pod.annotations)
     return Envelope(
         pod.name,
         pod.namespace,
@@ -100,40 +139,53 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         owners=_owners(tuple(owner.uid for owner in pod.owners)),
         generate_name=_prefix(pod.generate_name),
         deletion_timestamp=pod.deletion_timestamp,
-        spec=_encode((needs, message, services, int(_says_lost(pod.status)))),
+        spec=_encode((*record, said) if said else record),
     )
 
 
 def read(slimmed: Envelope, seen_at: float) -> Pod:
     """Return the Pod of an envelope made by `slim`."""
-    needs, message, services, marked_lost = _decode_record(slimmed.spec)
+    record = _decode_record(slimmed.spec)
     return Pod(
         slimmed.namespace,
         slimmed.name,
         slimmed.uid,
         slimmed.resource_version,
-        needs,
+        record.needs,
         slimmed.labels.get(SUPER_CLUSTER, ""),
         slimmed.annotations.get(SUPER_CLUSTER, ""),
         slimmed.deleting,
-        message,
-        bool(marked_lost),
+        record.message,
+        bool(record.marked_lost),
         seen_at,
-        services,
+        record.services,
         bool(slimmed.generate_name),
+        record.said,
     )
 
 
 def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
-    """Return the merge patch that assigns a Pod to a super cluster, or to none. It fails if the Pod has changed."""
+    """Return the merge patch that assigns a Pod to a super cluster, or to none. It fails if the Pod has changed.
+
+    A super cluster that has given the Pod back may make a copy again.
+    """
+    again = pod.said.get(super_id or "", NOTHING)
+    cleared = refusal_annotation(super_id or "", replace(again, state="")) if again.state else {}
     return {
         "metadata": {
             "uid": pod.uid,
             "resourceVersion": pod.version,
             "labels": {SUPER_CLUSTER: super_id},
-            "annotations": {SUPER_CLUSTER: super_id},
+            "annotations": {SUPER_CLUSTER: super_id, **cleared},
         }
     }
+
+
+def withdrawal(pod: Pod) -> dict[str, Any]:
+    """Return the merge patch that takes the decision on a Pod back. It fails if the Pod has changed."""
+    said = replace(pod.said[pod.label], state=WITHDRAWN)
+    annotations = refusal_annotation(pod.label, said)
+    return {"metadata": {"uid": pod.uid, "resourceVersion": pod.version, "annotations": annotations}}
 
 
 def unschedulable(pod: Pod, message: str, now: str) -> dict[str, Any]:

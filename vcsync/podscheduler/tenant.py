@@ -17,10 +17,18 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
-from vcsync.podscheduler.accounting import Assign, MarkLost, PodAccounting, Wait, unmarked
+from vcsync.podscheduler.accounting import (
+    Assign,
+    MarkLost,
+    PodAccounting,
+    Stand,
+    Wait,
+    Withdraw,
+    unmarked,
+)
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
-from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedulable
+from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedulable, withdrawal
 from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
 from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling.pods import PodNeeds
@@ -73,7 +81,7 @@ class Outcome(Struct, frozen=True):
     """The result of scheduling a Pod.
 
     Attributes:
-        kind: `assigned`, `waiting`, or `left` if nothing was done.
+        kind: `assigned`, `waiting`, `withdrawn` from a super cluster that refuses it, or `left` if nothing was done.
         super_id: the super cluster it was assigned to; empty otherwise.
         decision: the decision, if one was made.
         latency: seconds from seeing the Pod to having assigned it.
@@ -172,10 +180,14 @@ class TenantPods:
             for pod in [pod for pod in self.accounting.pods.values() if pod.namespace == namespace]:
                 self._enqueue_unless_settled(pod)
 
-    def pool_changed(self) -> None:
-        """Enqueue all waiting Pods, and those on lost super clusters, since the pool has changed, or the tenant was suspended."""
+    def pool_changed(self, changed: frozenset[str] | None = None) -> None:
+        """Enqueue the waiting Pods that a change of the pool concerns, and those on lost super clusters.
+
+        Args:
+            changed: ids of the super clusters that have changed; None if all Pods are concerned.
+        """
         for namespace in self.accounting.namespaces() if self._begun else ():
-            for key in self.accounting.waiting(namespace):
+            for key in self.accounting.concerned(namespace, changed):
                 self._add(key, False)
         self.claims_may_move()
         views = self._views()
@@ -186,13 +198,25 @@ class TenantPods:
                 if pod.needs.node and unmarked(pod, views):
                     self._add(pod.key, False)
 
+    def capacity_changed(self, super_id: str) -> None:
+        """Enqueue the Pods that a super cluster has refused, since its nodes or its capacity have changed."""
+        for key in self.accounting.refusals.changed(super_id):
+            pod = self.accounting.pods.get(key)
+            if pod is not None and pod.refused and pod.label != super_id and self._begun:
+                self._add_after(key, self.accounting.refusals.until(key, super_id, self._clock()))
+
     def wake(self, namespace: str) -> None:
         """Enqueue the waiting Pods of a namespace that may fit now, after ending the promises whose time is over."""
         self._checked.discard(namespace)
         self.promises.expire(namespace, self._version())
         self._check_later(namespace)
-        for key in self.accounting.fitting(namespace, self._views()):
+        now = self._clock()
+        for key in self.accounting.fitting(namespace, self._views(), now):
             self._add(key, False)
+        for key in self.accounting.standing(namespace):
+            again = self.accounting.refusals.next_end(key, now, without=self.accounting.pods[key].label)
+            if again is not None:
+                self._add_after(key, again)
 
     def regroup(self, namespace: str, pods: Iterable[Envelope]) -> None:
         """Note for the Pods of a namespace, as listed, which Services keep them together; and enqueue those that wait."""
@@ -305,10 +329,16 @@ class TenantPods:
         pod = self.accounting.pods.get(key)
         if pod is None:
             return Outcome("left")
-        verdict = self.accounting.decide(pod, self._views())
+        if pod.returned:
+            self.accounting.let_go(key)  # its room elsewhere is free for itself now
+        verdict = self.accounting.decide(pod, self._views(), self._clock())
         try:
             if isinstance(verdict, Assign):
                 return await self._assign(pod, verdict)
+            if isinstance(verdict, Withdraw):
+                return await self._withdraw(pod, verdict)
+            if isinstance(verdict, Stand):
+                return self._stand(pod, verdict)
             if isinstance(verdict, Wait):
                 return await self._wait(pod, verdict)
             if isinstance(verdict, MarkLost):
@@ -319,7 +349,7 @@ class TenantPods:
         return Outcome("left")
 
     async def _assign(self, pod: Pod, verdict: Assign) -> Outcome:
-        self.accounting.assume(pod, verdict.super_id)
+        freed = self.accounting.assume(pod, verdict.super_id)
         claims = self._claims.unassigned(pod.namespace, pod.needs.claims, verdict.super_id)
         devices = self._devices.unassigned(pod.namespace, pod.needs.devices, verdict.super_id)
         if pod.needs.node:
@@ -342,11 +372,40 @@ class TenantPods:
         finally:
             self._claims.settle(claims)
             self._devices.settle(devices)
-            if self.accounting.settle(pod.key):
+            if self.accounting.settle(pod.key) or freed:
                 self._freed(pod.namespace)
         return Outcome(
             "assigned", verdict.super_id, verdict.decision, self._clock() - pod.seen_at, pod.version
         )
+
+    async def _withdraw(self, pod: Pod, verdict: Withdraw) -> Outcome:
+        """Take the decision on a Pod back. Its super cluster gives it back as soon as it has no copy, or keeps it if it runs."""
+        self.accounting.hold(pod, verdict.super_id)
+        try:
+            await self._writer.patch(pod.namespace, pod.name, withdrawal(pod))
+        except BaseException:
+            if self.accounting.let_go(pod.key):
+                self._freed(pod.namespace)
+            raise
+        why = pod.said[pod.label].why
+        self._writer.emit(
+            pod, f"super cluster {pod.label} refused the Pod: {why}; it is placed on another super cluster"
+        )
+        return Outcome("withdrawn", "", verdict.decision, version=pod.version)
+
+    def _stand(self, pod: Pod, verdict: Stand) -> Outcome:
+        """Leave a Pod where it is refused, and look again when it may be tried elsewhere."""
+        now = self._clock()
+        again = self.accounting.refusals.next_end(pod.key, now, without=pod.label)
+        if again is not None:
+            self._add_after(pod.key, again)
+        if not self.accounting.stand(pod, verdict.signature):
+            return Outcome("left")
+        message = f"super cluster {pod.label} refuses the Pod: {pod.said[pod.label].why}; it waits there"
+        if verdict.decision.explanation:
+            message += f", since it can be nowhere else: {verdict.decision.reasons()}"
+        self._writer.emit(pod, message)
+        return Outcome("waiting", pod.label, verdict.decision, version=pod.version)
 
     async def _wait(self, pod: Pod, verdict: Wait) -> Outcome:
         outcome = Outcome("waiting", "", verdict.decision, version=pod.version)
@@ -383,7 +442,7 @@ class TenantPods:
             self._add(pod.key, self.accounting.reported(pod) is None)
 
     def _freed(self, namespace: str) -> None:
-        if self._begun and self.accounting.waiting(namespace):
+        if self._begun and (self.accounting.waiting(namespace) or self.accounting.standing(namespace)):
             self._add((namespace, ""), False)
 
 

@@ -22,6 +22,9 @@ RUNTIME_CLASS = "RuntimeClass"
 """Name of the filter by a Pod's RuntimeClass."""
 KEEP_TOGETHER = "KeepTogether"
 """Name of the filter by the Services that keep a Pod together with others."""
+REFUSED = "Refused"
+"""Name of the filter by what super clusters said when they refused the Pod."""
+_NONE: Mapping[str, str] = {}
 
 
 class Share(Struct):
@@ -168,6 +171,8 @@ def refusals(
     views: Mapping[str, SuperView],
     claims: Sequence[ClaimNeed] = (),
     kept: Sequence[Kept] = (),
+    *,
+    refused: Mapping[str, str] = _NONE,
 ) -> tuple[Refusal, ...]:
     """Return every reason why a Pod cannot use a share.
 
@@ -181,6 +186,8 @@ def refusals(
         messages.append((CLAIMS, claim_filter.refusal(claims, share.super_id, view)))
     if kept:
         messages.append((KEEP_TOGETHER, together.refusal(kept, share.super_id)))
+    if refused:
+        messages.append((REFUSED, refused.get(share.super_id)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 
@@ -199,15 +206,18 @@ def pick_super(
     views: Mapping[str, SuperView],
     claims: Sequence[ClaimNeed] = (),
     kept: Sequence[Kept] = (),
+    *,
+    refused: Mapping[str, str] = _NONE,
 ) -> PodDecision:
     """Select the share with the highest score among those without refusals.
 
     Among equal scores the share with fewer Pods wins, then the lower id. The result does not depend on the order of the
-    shares. Super clusters that could not provision a claim are chosen only if no other one is possible.
+    shares. Super clusters that could not provision a claim are chosen only if no other one is possible. Super clusters in
+    `refused`, with a reason each, are not chosen.
     """
     ordered = sorted(shares, key=lambda share: share.super_id)
     for wanted in claim_filter.steps(claims):
-        decision = _pick_super(ordered, needs, views, wanted, kept)
+        decision = _pick_super(ordered, needs, views, wanted, kept, refused=refused)
         if decision.super_id is not None:
             break
     return decision
@@ -219,13 +229,15 @@ def _pick_super(
     views: Mapping[str, SuperView],
     claims: Sequence[ClaimNeed],
     kept: Sequence[Kept],
+    *,
+    refused: Mapping[str, str],
 ) -> PodDecision:
     best: tuple[int, int, str] | None = None
     explanation = []
     for share in shares:
         view = views.get(share.super_id)
         points = score(share, needs, view)
-        objections = refusals(share, needs, views, claims, kept)
+        objections = refusals(share, needs, views, claims, kept, refused=refused)
         explanation.append(ShareExplanation(share.super_id, points, objections))
         rank = (-points, share.pods, share.super_id)
         if not objections and (best is None or rank < best):

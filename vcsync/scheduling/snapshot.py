@@ -66,6 +66,7 @@ class SuperView(Struct, frozen=True):
         volume_snapshot_classes: VolumeSnapshotClasses that it publishes.
         gateway_classes: GatewayClasses that it publishes.
         custom_resource_definitions: names and digests of the CustomResourceDefinitions that it publishes.
+        nodes_version: changes with its nodes: readiness, taints, labels, allocatable amounts. Empty if that is not known.
     """
 
     id: str
@@ -88,6 +89,7 @@ class SuperView(Struct, frozen=True):
     volume_snapshot_classes: tuple[PublishedVolumeSnapshotClass, ...] = ()
     gateway_classes: tuple[PublishedGatewayClass, ...] = ()
     custom_resource_definitions: tuple[PublishedDefinition, ...] = ()
+    nodes_version: str = ""
 
     def publishes(self, name: str) -> bool:
         """Return whether it publishes a StorageClass of this name to tenants."""

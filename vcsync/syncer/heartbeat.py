@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 from msgspec import Struct, field, to_builtins
 
@@ -40,6 +42,8 @@ BRAKED = "Braked"
 NOT_PUBLISHED = "DefinitionsNotPublished"
 """Type of the SuperCluster's condition which reports that tenants do not get definitions with the label."""
 _LONGEST_MESSAGE = 4096
+_OF_TAINTS = ("key", "value", "effect")
+_encode = msgspec.json.Encoder().encode
 
 Amounts = dict[str, int]
 """Resource name -> thousandths."""
@@ -49,6 +53,7 @@ Published = Mapping[str, tuple[Any, ...]]
 
 class _NodeSpec(Struct, gc=False):
     unschedulable: bool = False
+    taints: tuple[dict[str, Any], ...] | None = None
 
 
 class _NodeStatus(Struct, gc=False):
@@ -70,6 +75,8 @@ class Capacity(Struct, frozen=True):
     largest_node: Amounts
     ready: int
     total: int
+    version: str = ""
+    """Changes with what scheduling depends on: these nodes' labels, taints and amounts."""
 
 
 def capacity(nodes: Iterable[Envelope]) -> Capacity:
@@ -81,13 +88,19 @@ def capacity(nodes: Iterable[Envelope]) -> Capacity:
     allocatable: Amounts = {}
     largest: Amounts = {}
     ready = total = 0
+    version = 0
     for node in nodes:
         total += 1
         status = decode(node.status, _NodeStatus) if node.status else _NodeStatus()
         is_ready = any(c.type == "Ready" and c.status == "True" for c in status.conditions)
-        if not is_ready or node.deleting or (node.spec and decode(node.spec, _NodeSpec).unschedulable):
+        spec = decode(node.spec, _NodeSpec) if node.spec else _NodeSpec()
+        if not is_ready or node.deleting or spec.unschedulable:
             continue
         ready += 1
+        taints = [{key: taint.get(key) for key in _OF_TAINTS} for taint in spec.taints or ()]
+        known = (node.name, sorted(node.labels.items()), taints, sorted(status.allocatable.items()))
+        # The order of nodes does not matter.
+        version ^= int.from_bytes(blake2b(_encode(known), digest_size=8).digest())
         for resource, text in status.allocatable.items():
             try:
                 amount = milli(text)
@@ -95,7 +108,7 @@ def capacity(nodes: Iterable[Envelope]) -> Capacity:
                 continue
             allocatable[resource] = allocatable.get(resource, 0) + amount
             largest[resource] = max(largest.get(resource, 0), amount)
-    return Capacity(allocatable, largest, ready, total)
+    return Capacity(allocatable, largest, ready, total, f"{version:016x}")
 
 
 def status_patch(
@@ -181,6 +194,7 @@ def status_patch(
             "free": _replacing(before.free, _free(current.spec, allocatable, allocated)),
             "largestNode": _replacing(before.largest_node, largest_node),
             "nodes": {"ready": seen.ready, "total": seen.total},
+            "nodesVersion": seen.version,
             "conditions": to_builtins(updated),
             "heartbeatTime": now,
             "syncerIdentity": identity,

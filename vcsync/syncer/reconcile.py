@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
 from vcsync.api import names
-from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
+from vcsync.api.refusals import ADMISSION, QUOTA
+from vcsync.kube.errors import ApiError, BadRequest, Forbidden, Invalid, KubeError, NotFound, TooLarge
 from vcsync.kube.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -26,7 +27,7 @@ from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale
 from vcsync.syncer.host_index import HostTaken, Place
-from vcsync.syncer.kinds import metadata, persistentvolume, token
+from vcsync.syncer.kinds import metadata, persistentvolume, pod_return, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
@@ -59,6 +60,9 @@ BRAKED_SECONDS = 60.0
 """Seconds until an item that waits for an operator is reconciled again."""
 REFUSED_AGAIN_SECONDS = 60.0
 """Seconds until a write that an API server refused is tried again. A change of the object is handled immediately."""
+
+QUOTA_SECONDS = 10.0
+"""Seconds for which the quota of a super namespace is used up, after which a Pod counts as refused there."""
 
 _UNKNOWN_OUTCOME = 500
 """Codes of answers from this one on leave open whether the request was executed."""
@@ -323,6 +327,7 @@ class Reconciler:
             except WritesTooFast as error:
                 raise Parked(Wait(f"{_doing(action)}: {error}", after=error.after)) from error
             except (NotFound, Forbidden, Invalid, BadRequest, TooLarge) as error:
+                await self._say_refused(kind, pair, action, error)
                 raise self._refused(kind, item, pair, action, error) from error
             if repair is not None:
                 self._drift.record(repair)
@@ -544,6 +549,24 @@ class Reconciler:
         )
         return Parked(Wait(f"{doing} was refused: {message}", after=REFUSED_AGAIN_SECONDS))
 
+    async def _say_refused(self, kind: Kind, pair: Pair, action: Action, error: ApiError) -> None:
+        """Say on a tenant's Pod that the super cluster refuses its copy, so that it can be placed elsewhere.
+
+        A quota is often used up only until Pods that have ended are no longer counted, so that is said after a while. What
+        cannot be written is said at the next attempt.
+        """
+        v, message = pair.v, error.status.message
+        if kind.resource != PODS or v is None or not isinstance(action, Create) or action.resource != PODS:
+            return
+        if isinstance(error, NotFound) or "being terminated" in message:
+            return
+        exceeded = _EXCEEDED in message
+        if exceeded and self._objects.pending.seconds(v.uid) < QUOTA_SECONDS:
+            return
+        for said in pod_return.refuse(v, QUOTA if exceeded else ADMISSION, self._context()):
+            with suppress(Stale, KubeError):
+                await self._executor.execute(said, self._context(), confirm=_never, notify=_never)
+
     def _over_budget(self, kind: Kind, item: Item, pair: Pair, action: Action, error: OverBudget) -> Parked:
         remedy = f"remove objects or make them smaller, or {_MORE_SLICES}"
         if pair.v is not None:
@@ -583,6 +606,11 @@ class Reconciler:
         namespace = item.namespace or item.name
         message = message.replace(self._objects.super_namespace(namespace), namespace)
         return message.replace(f"{self._objects.key}-", "").replace(self._objects.key, "")
+
+
+def _never(_action: Any) -> Any:
+    """Stand for what a patch does not need."""
+    raise AssertionError("a patch is neither confirmed nor reported")
 
 
 def _refuse_creation(plan: Plan, super_id: str) -> None:

@@ -123,6 +123,8 @@ class SyncerSettings(Struct, frozen=True, kw_only=True):
     """Name of this process in the SuperCluster's status and in leases."""
     patience: Patience = Patience()
     """Silence after which another super cluster is lost, and its endpoints are withdrawn here."""
+    unschedulable_seconds: float = 60.0
+    """Seconds without a node for the copy of a Pod after which the Pod may be placed on another super cluster."""
 
 
 class Syncer:
@@ -391,6 +393,7 @@ class Syncer:
             service_range=self._service_ranges.range_of,
             out_of_touch=lambda: self._out_of_touch,
             lost_since=lambda: self._lost_since,
+            unschedulable_seconds=self._settings.unschedulable_seconds,
         )
         self._tenants[handle.key] = tenant
         self._pool.queue.set_weight(handle.key, handle.virtual_cluster.spec.weight)

@@ -94,6 +94,7 @@ class TenantSync:
         networks: returns the network of each super cluster that is in one, by its id.
         lost: returns the ids of the super clusters that are lost.
         service_range: returns the range of cluster IPs that the tenant has for itself, in CIDR notation; "" if it has none.
+        unschedulable_seconds: seconds without a node for a copy after which its Pod counts as refused here.
     """
 
     def __init__(
@@ -124,7 +125,9 @@ class TenantSync:
         service_range: Callable[[VirtualCluster], str] = lambda _: "",
         out_of_touch: Callable[[], bool] = lambda: False,
         lost_since: Callable[[], str] = lambda: "",
+        unschedulable_seconds: float = 60.0,
     ) -> None:
+        self._unschedulable_seconds = unschedulable_seconds
         self._shown_nodes = shown_nodes
         self._networks = networks
         self._lost = lost
@@ -634,6 +637,7 @@ class TenantSync:
             kubelet=(self._kubelet.address, self._kubelet.port) if self._kubelet is not None else None,
             networks=self._networks(),
             lost=self._lost(),
+            unschedulable_seconds=self._unschedulable_seconds,
             binds_streams=self._super_caches.role_bindings.synced,
         )
 

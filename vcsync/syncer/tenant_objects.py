@@ -26,6 +26,7 @@ from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.plan import Dependency, Kind, Placement, Side
 from vcsync.syncer.ledger import Entry, Holding, Ledger
+from vcsync.syncer.pending import PendingPods
 from vcsync.syncer.provisioning import ProvisioningFailures
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item
@@ -88,6 +89,7 @@ class TenantObjects:
         self.super_caches = super_caches
         self.kinds = kinds
         self.failures = ProvisioningFailures()
+        self.pending = PendingPods()
         self.ready = False
         self._ledger = ledger
         self._enqueue = enqueue
@@ -271,6 +273,10 @@ class TenantObjects:
         """Return the seconds since the super cluster first failed to provision the claim with this UID; None if it did not."""
         return self.failures.seconds(uid)
 
+    def unschedulable_for(self, uid: str) -> float:
+        """Return the seconds since a plan first found the copy of a Pod without a node that suits it, by the copy's UID."""
+        return self.pending.seconds(uid)
+
     def host_holder(self, host: str, *, before: Age | None = None) -> Dependency | None:
         """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""
         found = self.hosts.holder(self.key, host, before=before)
@@ -325,6 +331,7 @@ class ObjectsWithUnselected:
         self.on_cordoned_nodes = objects.on_cordoned_nodes
         self.turn = objects.turn
         self.provisioning_failed_for = objects.provisioning_failed_for
+        self.unschedulable_for = objects.unschedulable_for
         self.host_holder = objects.host_holder
         self.is_backend = objects.is_backend
 

@@ -287,6 +287,7 @@ class Pool:
             out_of_touch=self._out_of_touch(found),
             capacity=capacity_of(found),
             largest_node=from_quantities(status.largest_node),
+            nodes_version=status.nodes_version,
             cordoned=spec.cordoned,
             draining=spec.drain or found.deleting,
             fenced=spec.fenced,

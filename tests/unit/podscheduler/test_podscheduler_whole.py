@@ -251,7 +251,7 @@ async def test_operators_see_tenants_pool_queues_and_decisions(stage: Stage) -> 
     assert values["vcsync_podscheduler_leading"] == {(): 1.0}
     assert values["vcsync_podscheduler_waiting"] == {(ROOT,): 1.0}
     decisions = values["vcsync_podscheduler_decisions"]
-    outcomes = {("assigned",), ("promised",), ("waiting",)}
+    outcomes = {("assigned",), ("promised",), ("waiting",), ("withdrawn",)}
     assert (set(decisions), decisions["assigned",]) == (outcomes, 1.0)
     assert (values["vcsync_podscheduler_queued"], values["vcsync_podscheduler_delayed"]) == (
         {(): 0.0},
@@ -389,7 +389,7 @@ async def test_items_of_a_tenant_that_is_not_connected_are_skipped(stage: Stage)
         term = scheduler._terms.current
         assert term is not None
         await term._handle("root-nobody", ("shop", "web"))
-        assert (term.counts, list(term.outcomes)) == ({"assigned": 0, "promised": 0, "waiting": 0}, [])
+        assert (set(term.counts.values()), list(term.outcomes)) == ({0}, [])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 from vcsync.api import names
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.api.refusals import REFUSED, WITHDRAWN, said_by_all
 from vcsync.cli.command.output import table
 from vcsync.kube.resources import POD_DISRUPTION_BUDGETS
 from vcsync.objects.readable_amounts import readable
@@ -157,6 +158,8 @@ def pod_story(
         story += _scheduling(status)
         if placement is not None and not placement.status.placements.get(super_id):
             story.append(f"Its namespace has no slices on {super_id} any more: the Pod cannot start there.")
+    if not spec.get("nodeName"):
+        story += _refusals(metadata, super_id)
     if super_id:
         slices = placement.status.placements.get(super_id, 0) if placement is not None else 0
         story.append(f"Its namespace has {_slices(slices)} there.")
@@ -172,6 +175,23 @@ def pod_story(
                 f"It ends when {super_id} answers again and it has ended there, or when 'vcsync super fence {super_id}' confirms "
                 "that nothing runs there."
             )
+    return story
+
+
+def _refusals(metadata: Mapping[str, Any], home: str) -> list[str]:
+    """Describe what super clusters say that refused a Pod which has no node yet."""
+    story = []
+    for super_id, said in sorted(said_by_all(metadata.get("annotations") or {}).items()):
+        times = said.returns + (said.state in (REFUSED, WITHDRAWN))
+        often = f" ({times} times)" if times > 1 else ""
+        if super_id != home or said.state not in (REFUSED, WITHDRAWN):
+            story.append(f"Super cluster {super_id} refused it{often}: {said.why}.")
+        elif said.state == WITHDRAWN:
+            story.append(
+                f"Super cluster {super_id} refused it{often}: {said.why}. It goes to another one as soon as its copy is gone."
+            )
+        else:
+            story.append(f"Super cluster {super_id} refuses it{often}: {said.why}. No other one can take it.")
     return story
 
 

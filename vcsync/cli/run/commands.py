@@ -102,6 +102,13 @@ syncer_options = options(
         metavar="MIB",
         help="MiB of a syncer's memory that one tenant's objects may take; one with more is not synced.",
     ),
+    click.option(
+        "--unschedulable-seconds",
+        type=click.FloatRange(min=0),
+        default=Tuning.unschedulable_seconds,
+        show_default=True,
+        help="Seconds in which a super cluster finds no node for a Pod, after which the Pod is tried on another one.",
+    ),
     kubelet_api_options,
 )
 nsscheduler_options = options(

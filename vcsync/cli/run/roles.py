@@ -71,6 +71,7 @@ class Tuning:
     lost_after: float = 300.0
     failover: Failover = STAY
     """Policy for lost super clusters of tenants that have none."""
+    unschedulable_seconds: float = 60.0
     kubelet: KubeletOptions | None = None
     placement_webhook: tuple[str, int] | None = None
     """Address and port at which the Pod scheduler answers external control planes; None: nowhere."""
@@ -264,6 +265,7 @@ class SyncerRole:
             brake_share=self._tuning.brake_share,
             memory_per_tenant=self._tuning.memory_per_tenant << 20,
             patience=_patience(self._tuning),
+            unschedulable_seconds=self._tuning.unschedulable_seconds,
         )
         if self._per_tenant is not None:
             settings = replace(settings, tenant_share=self._per_tenant)

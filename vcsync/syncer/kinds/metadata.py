@@ -57,6 +57,7 @@ _DOMAINS_IN_TENANTS = (
     names.NODE_PORTS_DOMAIN,
     names.DISRUPTIONS_DOMAIN,
     names.PROVISIONING_DOMAIN,
+    names.REFUSAL_DOMAIN,
 )
 """Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
 _OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")

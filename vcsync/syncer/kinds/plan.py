@@ -209,6 +209,8 @@ class TenantContext(Struct, frozen=True, kw_only=True):
     """Ids of the super clusters that are lost, so that no other one reaches their Pods."""
     out_of_touch: bool = False
     """True while this syncer cannot reach the super cluster or the meta cluster. Its caches may be old."""
+    unschedulable_seconds: float = 60.0
+    """Seconds without a node for a copy after which this super cluster says that it refuses the Pod."""
     binds_streams: bool = False
     """Whether the syncer keeps RoleBindings for logs and exec in super namespaces: it has the rights for that."""
 
@@ -251,6 +253,9 @@ class View(Protocol):
 
     def provisioning_failed_for(self, uid: str) -> float | None:
         """Return the seconds since the super cluster first failed to provision the claim with this UID; None if it did not."""
+
+    def unschedulable_for(self, uid: str) -> float:
+        """Return the seconds since a plan first found the copy of a Pod without a node that suits it, by the copy's UID."""
 
     def host_holder(self, host: str, *, before: tuple[str, str] | None = None) -> Dependency | None:
         """Return an Ingress of somebody else in the super cluster that has a host; see `HostIndex.holder`."""

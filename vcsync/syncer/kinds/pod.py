@@ -17,6 +17,7 @@ from vcsync.syncer.kinds import (
     pod_depends,
     pod_ephemeral,
     pod_policy,
+    pod_return,
     pod_status,
     pod_update,
     token,
@@ -59,6 +60,8 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
     """Return the next actions for a Pod, in both directions."""
     if v is None:
         return EMPTY if p is None else _orphan(p, context, view)
+    if not v.deleting and (given_back := pod_return.give_back(v, p, context)) is not None:
+        return given_back
     if p is None:
         return _without_super_pod(v, context, view)
     identity = metadata.identify(v, p, context)
@@ -274,8 +277,10 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
         body = {"metadata": {"uid": p.uid}, "status": {"conditions": conditions}}
         down += (Patch("super", PODS, p.namespace, p.name, p.uid, body, "strategic", "status"),)
     up = _status(v, p, want, have, context, spec_settled=spec_settled, refused=ephemeral.refused)
-    actions = down + up
-    return Plan(actions) if actions else EMPTY
+    here = pod_return.refusal(v, p, context, view)
+    # The status changes the Pod's version, so what is said comes first.
+    actions = here.actions + down + up
+    return Plan(actions, here.wait) if actions or here.wait else EMPTY
 
 
 def _gates(spec: PodSpec) -> frozenset[str]:

@@ -75,6 +75,8 @@ class Bench:
         """Copies of Pods on unschedulable nodes."""
         self.failing: dict[str, float] = {}
         """UID of a copy of a claim -> seconds since its provisioner first failed."""
+        self.pending: dict[str, float] = {}
+        """UID of a copy of a Pod -> seconds since no node suits it."""
         self._uids = itertools.count(1)
 
     # --- What tests set up ---
@@ -159,6 +161,9 @@ class Bench:
 
     def turn(self, seconds: float) -> int:
         return int(NOW.timestamp() // seconds)
+
+    def unschedulable_for(self, uid: str) -> float:
+        return self.pending.get(uid, 0.0)
 
     def provisioning_failed_for(self, uid: str) -> float | None:
         return self.failing.get(uid)

@@ -42,7 +42,7 @@ _MOST = 64  # super clusters whose annotations are read; a tenant can write any 
 
 
 class Said(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is said about one Pod in one super cluster.
+    """The statement about one Pod in one super cluster.
 
     Attributes:
         state: `REFUSED`, `WITHDRAWN` or `RETURNED`; empty if the super cluster does not refuse the Pod.

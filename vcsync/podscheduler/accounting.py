@@ -1,6 +1,7 @@
 """Counts one tenant's Pods by the share that they use, and decides what is to be done with each. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,8 +11,8 @@ from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
 from vcsync.podscheduler.refusals import Refusals
 from vcsync.podscheduler.together import KeptServices
+from vcsync.podscheduler.turns import Room, ahead_of, give_way, ranked
 from vcsync.scheduling import claims as claim_filter
-from vcsync.scheduling import together
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
 from vcsync.scheduling.resources import times
@@ -19,9 +20,12 @@ from vcsync.scheduling.shares import (
     CLAIMS,
     HEALTH,
     KEEP_TOGETHER,
+    ROOM,
+    TURN,
     PodDecision,
     Share,
     pick_super,
+    refusals,
     runtime_refusal,
 )
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -136,6 +140,7 @@ class PodAccounting:
         self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
         self.pods: dict[Key, Pod] = {}
         self.refusals = Refusals()
+        self._gave_way: dict[str, set[str]] = {}  # namespace -> names of Pods that gave way to others
         self._held: dict[
             Key, tuple[str, str, Mapping[str, int], tuple[str, ...]]
         ] = {}  # Pod that was withdrawn -> (UID, super cluster, requests, Services) of its room elsewhere
@@ -174,14 +179,14 @@ class PodAccounting:
             )  # a Pod that never ran there leaves its nodes as they were
         self._assumed.pop(key, None)
         self._note_unplaced(key, unplaced=False)
-        space = self._spaces.get(key[0])
+        space, waited = self._spaces.get(key[0]), False
         if space is not None:
-            space.waiting.pop(key[1], None)
+            waited = space.waiting.pop(key[1], None) is not None
         self._stop_standing(key)
         self.refusals.forget(key)
         let_go = self.let_go(key)
         self._services.note(key, "", ())
-        freed = self._release(key) or let_go
+        freed = self._release(key) or let_go or waited  # others may have given way to it
         self._tidy(key[0])
         return freed
 
@@ -283,9 +288,11 @@ class PodAccounting:
         space, kept = self._space(pod.namespace), self._kept(pod, views)
         refused = self.refusals.holding(pod.key, now) if pod.said else {}
         shares = list(space.open_shares(without=without))
-        decision = pick_super(shares, pod.needs, views, claims, kept, refused=refused)
+        # The room for a Pod that was withdrawn from elsewhere was its own already.
+        turns = {} if pod.returned else self._turns(pod, shares, views, now)
+        decision = pick_super(shares, pod.needs, views, claims, kept, refused=refused, turns=turns)
         if decision.super_id is None and refused and last_resort:
-            decision = pick_super(shares, pod.needs, views, claims, kept)
+            decision = pick_super(shares, pod.needs, views, claims, kept, turns=turns)
         return decision
 
     def assume(self, pod: Pod, super_id: str) -> bool:
@@ -332,6 +339,13 @@ class PodAccounting:
     def wait(self, pod: Pod, signature: tuple[object, ...]) -> None:
         """Record that a Pod waits, and the signature of the reason that is reported."""
         self._space(pod.namespace).waiting[pod.name] = signature
+        if any((TURN,) in entry for entry in signature if isinstance(entry, tuple)):
+            self._gave_way.setdefault(pod.namespace, set()).add(pod.name)
+
+    def gave_way(self, namespace: str) -> bool:
+        """Return whether Pods of a namespace wait since others were ahead, so that they may fit now. Then forget that."""
+        space, names = self._spaces.get(namespace), self._gave_way.pop(namespace, set())
+        return space is not None and any(name in space.waiting for name in names)
 
     def reported(self, pod: Pod) -> tuple[object, ...] | None:
         """Return the signature of the reason that this process reported for a Pod; None if the Pod does not wait."""
@@ -385,7 +399,7 @@ class PodAccounting:
         return list(self._spaces)
 
     def fitting(self, namespace: str, views: Mapping[str, SuperView], now: float = 0.0) -> Iterable[Key]:
-        """Return the waiting Pods that together fit into the free part of the shares, the longest waiting first.
+        """Return the waiting Pods that together fit into the free part of the shares, in their order.
 
         After them come the Pods that fit on another super cluster than the one that refuses them.
 
@@ -397,32 +411,41 @@ class PodAccounting:
         space = self._spaces.get(namespace)
         if space is None or not (space.waiting or space.standing):
             return []
-        shares = [
-            Share(share.super_id, share.capacity, dict(share.used), share.pods)
-            for share in space.open_shares()
+        room = Room(space.open_shares(), partial(self._may_use, views, now), now)
+        standing = (pod for name in space.standing if (pod := self.pods.get((namespace, name))) is not None)
+        return [
+            pod.key for pod in (*ranked(self._waiting_pods(space, namespace)), *standing) if room.take(pod)
         ]
-        found = []
-        for name in (*space.waiting, *space.standing):
-            pod = self.pods.get((namespace, name))
-            if pod is None:
-                continue
-            refusing = self.refusals.holding(pod.key, now) if pod.refused else ()
-            # A Pod must not take the place of others on a super cluster where its Services do not let it go.
-            kept = self._kept(pod, views)
-            share = next(
-                (
-                    share
-                    for share in shares
-                    if share.fits(pod.needs.requests)
-                    and together.refusal(kept, share.super_id) is None
-                    and not (pod.refused and share.super_id in (pod.label, *refusing))
-                ),
-                None,
-            )
-            if share is not None:
-                share.charge(pod.needs.requests)
-                found.append(pod.key)
-        return found
+
+    def _waiting_pods(self, space: Space, namespace: str) -> list[Pod]:
+        found = (self.pods.get((namespace, name)) for name in space.waiting)
+        return [pod for pod in found if pod is not None]
+
+    def _may_use(self, views: Mapping[str, SuperView], now: float, pod: Pod, share: Share) -> bool:
+        """Return whether anything but the room keeps a Pod from a share."""
+        if pod.refused and share.super_id == pod.label:
+            return False
+        refused = self.refusals.holding(pod.key, now) if pod.refused else {}
+        found = refusals(
+            share,
+            pod.needs,
+            views,
+            claim_filter.steps(self._claim_needs(pod, views))[-1],
+            self._kept(pod, views),
+            refused=refused,
+        )
+        return all(each.filter == ROOM for each in found)
+
+    def _turns(
+        self, pod: Pod, shares: Iterable[Share], views: Mapping[str, SuperView], now: float
+    ) -> dict[str, str]:
+        """Return the shares with room for a Pod that are not for it, since others wait and are ahead of it."""
+        space = self._space(pod.namespace)
+        able = [share for share in shares if share.fits(pod.needs.requests)] if space.waiting else []
+        ahead = ahead_of(pod, self._waiting_pods(space, pod.namespace)) if able else []
+        if not ahead:
+            return {}
+        return give_way(pod, ahead, Room(space.open_shares(), partial(self._may_use, views, now), now))
 
     def decides_at_once(self, namespace: str) -> bool:
         """Return whether a new Pod of a namespace is decided before all others.
@@ -435,10 +458,10 @@ class PodAccounting:
             return False
         return space.shares.keys() == space.granted
 
-    def has_slices(self, namespace: str) -> bool:
-        """Return whether a namespace has slices on any super cluster."""
+    def has_slices(self, namespace: str, super_id: str = "") -> bool:
+        """Return whether a namespace has slices on a super cluster; on any if none is named."""
         space = self._spaces.get(namespace)
-        return space is not None and bool(space.granted)
+        return space is not None and (super_id in space.granted if super_id else bool(space.granted))
 
     def reserve(
         self, namespace: str, super_id: str, requests: Mapping[str, int], services: tuple[str, ...] = ()

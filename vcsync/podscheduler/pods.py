@@ -47,6 +47,7 @@ class Pod(Struct):
         services: names of the Services that select it and keep their Pods together.
         generated: whether its name is generated, so that a Pod which replaces it has another name.
         said: what super clusters that refused it say, by their id.
+        priority: its priority in its namespace.
     """
 
     namespace: str
@@ -63,6 +64,7 @@ class Pod(Struct):
     services: tuple[str, ...] = ()
     generated: bool = False
     said: Mapping[str, Said] = _NOT_SAID
+    priority: int = 0
 
     @property
     def key(self) -> Key:
@@ -102,9 +104,15 @@ class _Record(Struct, frozen=True, gc=False, array_like=True):
     services: tuple[str, ...]
     marked_lost: int
     said: dict[str, Said] = _NOT_SAID
-    """Left out if it is empty, as for most Pods."""
+    priority: int = 0
+    """Both are left out if they are empty, as for most Pods."""
 
 
+class _PriorityOnly(Struct, gc=False):
+    priority: int | None = None
+
+
+_decode_priority = msgspec.json.Decoder(_PriorityOnly).decode
 _decode_record = msgspec.json.Decoder(_Record).decode
 
 
@@ -129,6 +137,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         needs = PodNeeds(gated=True)
     message = "" if needs.node else _unschedulable_message(pod.status)
     record, said = (needs, message, services, int(_says_lost(pod.status))), said_by_all(pod.annotations)
+    priority = _priority(pod.spec)
     return Envelope(
         pod.name,
         pod.namespace,
@@ -139,7 +148,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         owners=_owners(tuple(owner.uid for owner in pod.owners)),
         generate_name=_prefix(pod.generate_name),
         deletion_timestamp=pod.deletion_timestamp,
-        spec=_encode((*record, said) if said else record),
+        spec=_encode((*record, said, priority) if said or priority else record),
     )
 
 
@@ -161,6 +170,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         record.services,
         bool(slimmed.generate_name),
         record.said,
+        record.priority,
     )
 
 
@@ -218,6 +228,16 @@ def lost(pod: Pod, out_of_touch: str, now: str) -> dict[str, Any]:
         "lastTransitionTime": now,
     }
     return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+
+
+def _priority(spec: bytes) -> int:
+    """Return the priority that the control plane has found for a Pod by its PriorityClass."""
+    if b'"priority":' not in spec:
+        return 0
+    try:
+        return _decode_priority(spec).priority or 0
+    except msgspec.ValidationError:  # API servers do not accept such Pods
+        return 0
 
 
 def _says_lost(status: bytes) -> bool:

@@ -372,11 +372,24 @@ class TenantPods:
         finally:
             self._claims.settle(claims)
             self._devices.settle(devices)
-            if self.accounting.settle(pod.key) or freed:
+            if self.accounting.settle(pod.key) or self.accounting.gave_way(pod.namespace) or freed:
                 self._freed(pod.namespace)
+        if verdict.super_id != pod.label:
+            self._tell_label(pod, f"the Pod is placed on {verdict.super_id}")
         return Outcome(
             "assigned", verdict.super_id, verdict.decision, self._clock() - pod.seen_at, pod.version
         )
+
+    def _tell_label(self, pod: Pod, instead: str) -> None:
+        """Tell the tenant that the super cluster is not used that the label of a Pod named at its creation.
+
+        A scheduler of the tenant's own may have written the label. Where this scheduler wrote it, the annotation says the same.
+        """
+        if not pod.label or pod.annotation == pod.label or pod.needs.node:
+            return
+        share = self.accounting.has_slices(pod.namespace, pod.label)
+        why = "cannot take the Pod" if share else f"has no slices of namespace {pod.namespace}"
+        self._writer.emit(pod, f"label {SUPER_CLUSTER}: super cluster {pod.label} {why}; {instead}")
 
     async def _withdraw(self, pod: Pod, verdict: Withdraw) -> Outcome:
         """Take the decision on a Pod back. Its super cluster gives it back as soon as it has no copy, or keeps it if it runs."""
@@ -423,6 +436,7 @@ class TenantPods:
             # The Pod may not run on the super cluster that its label names, so the label is removed. The answer to the
             # patch enqueues the Pod again.
             await self._writer.patch(pod.namespace, pod.name, assignment(pod, None))
+            self._tell_label(pod, "the Pod waits")
             return outcome
         self.accounting.wait(pod, signature)
         if reported == signature or (reported is None and pod.waiting_message == message):

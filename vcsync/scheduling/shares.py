@@ -22,6 +22,10 @@ RUNTIME_CLASS = "RuntimeClass"
 """Name of the filter by a Pod's RuntimeClass."""
 KEEP_TOGETHER = "KeepTogether"
 """Name of the filter by the Services that keep a Pod together with others."""
+ROOM = "Share"
+"""Name of the filter by the free part of a share."""
+TURN = "Turn"
+"""Name of the filter by other Pods of the namespace that are ahead."""
 REFUSED = "Refused"
 """Name of the filter by what super clusters said when they refused the Pod."""
 _NONE: Mapping[str, str] = {}
@@ -161,7 +165,7 @@ _FILTERS: tuple[tuple[str, _Filter], ...] = (
     ("Cordon", _closed),
     ("NodeSelector", _selected),
     ("LargestNode", _largest_node),
-    ("Share", _room),
+    (ROOM, _room),
 )
 
 
@@ -173,6 +177,7 @@ def refusals(
     kept: Sequence[Kept] = (),
     *,
     refused: Mapping[str, str] = _NONE,
+    turns: Mapping[str, str] = _NONE,
 ) -> tuple[Refusal, ...]:
     """Return every reason why a Pod cannot use a share.
 
@@ -188,6 +193,8 @@ def refusals(
         messages.append((KEEP_TOGETHER, together.refusal(kept, share.super_id)))
     if refused:
         messages.append((REFUSED, refused.get(share.super_id)))
+    if turns and not any(name == ROOM and message for name, message in messages):
+        messages.append((TURN, turns.get(share.super_id)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
 
 
@@ -208,16 +215,17 @@ def pick_super(
     kept: Sequence[Kept] = (),
     *,
     refused: Mapping[str, str] = _NONE,
+    turns: Mapping[str, str] = _NONE,
 ) -> PodDecision:
     """Select the share with the highest score among those without refusals.
 
     Among equal scores the share with fewer Pods wins, then the lower id. The result does not depend on the order of the
     shares. Super clusters that could not provision a claim are chosen only if no other one is possible. Super clusters in
-    `refused`, with a reason each, are not chosen.
+    `refused` and `turns`, with a reason each, are not chosen.
     """
     ordered = sorted(shares, key=lambda share: share.super_id)
     for wanted in claim_filter.steps(claims):
-        decision = _pick_super(ordered, needs, views, wanted, kept, refused=refused)
+        decision = _pick_super(ordered, needs, views, wanted, kept, refused=refused, turns=turns)
         if decision.super_id is not None:
             break
     return decision
@@ -231,13 +239,14 @@ def _pick_super(
     kept: Sequence[Kept],
     *,
     refused: Mapping[str, str],
+    turns: Mapping[str, str],
 ) -> PodDecision:
     best: tuple[int, int, str] | None = None
     explanation = []
     for share in shares:
         view = views.get(share.super_id)
         points = score(share, needs, view)
-        objections = refusals(share, needs, views, claims, kept, refused=refused)
+        objections = refusals(share, needs, views, claims, kept, refused=refused, turns=turns)
         explanation.append(ShareExplanation(share.super_id, points, objections))
         rank = (-points, share.pods, share.super_id)
         if not objections and (best is None or rank < best):

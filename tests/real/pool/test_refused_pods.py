@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from pool_kit import Json, Pool, Space, annotation, pod, super_of
+from pool_kit import SLICE, Json, Pool, Space, annotation, pod, super_of
 
 from hack.testbed import Cluster
 from tests.real.waiting import eventually
@@ -176,3 +176,30 @@ def test_a_pod_of_an_own_scheduler_goes_where_the_label_says(space: Space) -> No
         chosen["spec"]["schedulerName"] = "mine"
         space.apply(chosen)
         assert super_of(space.running(f"on-{super_id}")) == super_id
+
+
+def test_a_label_that_names_a_super_cluster_without_slices_gets_an_event(space: Space) -> None:
+    space.pin(r1=2)
+    eventually(lambda: space.placements() == {"r1": 2})
+    chosen = placed_first(space, "r2", "web")
+    chosen["spec"]["schedulerName"] = "mine"
+    space.apply(chosen)
+    assert super_of(space.running("web")) == "r1"
+    told = f"label {SUPER_CLUSTER}: super cluster r2 has no slices of namespace {space.name}; the Pod is placed on r1"
+    eventually(lambda: told in messages(space, "web"))
+    assert space.there("r2", "pods", "web") is None
+
+
+def test_a_pod_that_the_quota_of_a_super_cluster_refuses_runs_on_another_one(
+    space: Space, pool: Pool
+) -> None:
+    """A Pod of the operator in the super namespace uses the slices, which no scheduler of the pool sees."""
+    eventually(lambda: space.stands_on() == {"r1", "r2"})
+    r1 = pool.supers["r1"]
+    other = pod("of-the-operator")
+    other["spec"]["containers"][0]["resources"] = {"requests": SLICE, "limits": SLICE}
+    r1.kubectl("apply", "-n", space.super_name, "-f", "-", input=json.dumps(other))
+    space.apply(placed_first(space, "r1", "web"))
+    assert super_of(space.running("web", 120)) == "r2"
+    assert ran_on(space, "web") == ["r2"]
+    assert any("its slices there are still in use" in each for each in messages(space, "web"))

@@ -529,7 +529,9 @@ class PromisesMachine(RuleBasedStateMachine):
         for super_id in SUPERS:
             assert self.server.used(super_id) == self.server.standing(super_id) <= ROOM
             free = ROOM - self.server.used(super_id)
-            assert all(cpu_of(each) > free for each in self.server.objects.values() if not home(each))
+            waiting = [cpu_of(each) for each in self.server.objects.values() if not home(each)]
+            # Room may be held for a Pod that has waited for long.
+            assert any(free < cpu <= ROOM for cpu in waiting) or all(cpu > free for cpu in waiting)
 
 
 TestPromises = PromisesMachine.TestCase

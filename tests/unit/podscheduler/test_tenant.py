@@ -113,7 +113,10 @@ async def test_a_waiting_pod_has_no_label(tenant):
     await tenant.settle()
     metadata = tenant.objects["p"]["metadata"]
     assert (metadata["labels"], metadata.get("annotations", {})) == ({}, {})
-    assert [message for _, message in tenant.events] == ["r2: cpu 150m asked, 100m of 100m free"]
+    assert [message for _, message in tenant.events] == [
+        f"label {SUPER_CLUSTER}: super cluster r1 has no slices of namespace shop; the Pod waits",
+        "r2: cpu 150m asked, 100m of 100m free",
+    ]
     patches = len(tenant.patches)
     tenant.pods.grant(NS, SIZE, {"r2": 2})
     await tenant.settle()
@@ -369,3 +372,32 @@ async def test_a_waiting_pod_says_when_its_suspect_super_cluster_is_lost(tenant)
         "r1: is suspect: no heartbeat since noon; r2: is suspect: no heartbeat since noon",
         "r1: is suspect: no heartbeat since noon; r2: is lost: no heartbeat since noon",
     ]
+
+
+@pytest.mark.parametrize(
+    ("label", "cpu", "home", "told"),
+    [
+        ("r2", "50m", "r2", []),
+        ("r9", "50m", "r1", ["super cluster r9 has no slices of namespace shop; the Pod is placed on r1"]),
+        ("r2", "80m", "r1", ["super cluster r2 cannot take the Pod; the Pod is placed on r1"]),
+    ],
+)
+async def test_a_label_that_the_tenant_wrote_is_followed_only_where_it_has_slices_and_room(
+    tenant, label, cpu, home, told
+):
+    tenant.create("there", "50m", labels={SUPER_CLUSTER: "r2"})
+    await tenant.settle()
+    tenant.create("p", cpu, labels={SUPER_CLUSTER: label}, schedulerName="mine")
+    await tenant.settle()
+    assert tenant.home("p") == home
+    assert [message for name, message in tenant.events if name == "p"] == [
+        f"label {SUPER_CLUSTER}: {each}" for each in told
+    ]
+
+
+async def test_a_label_that_this_scheduler_wrote_is_changed_without_an_event(tenant):
+    tenant.create("p")
+    await tenant.settle()
+    tenant.pods.grant(NS, SIZE, {"r2": 1})
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.events) == ("r2", [])

@@ -26,6 +26,7 @@ _NOT_SAID: dict[str, Said] = {}
 _shared: dict[str, dict[str, str]] = {}
 _MOST_SHARED = 1024  # a tenant may write any value
 _encode = msgspec.json.Encoder().encode
+_PRIORITY = b'"priority":'
 _LOST = SUPER_CLUSTER_LOST.encode()
 
 
@@ -232,8 +233,9 @@ def lost(pod: Pod, out_of_touch: str, now: str) -> dict[str, Any]:
 
 def _priority(spec: bytes) -> int:
     """Return the priority that the control plane has found for a Pod by its PriorityClass."""
-    if b'"priority":' not in spec:
-        return 0
+    at = spec.find(_PRIORITY)
+    if at < 0 or spec[at + len(_PRIORITY) : at + len(_PRIORITY) + 2] in (b"0,", b"0}"):
+        return 0  # as for most Pods, so that the spec is not decoded again
     try:
         return _decode_priority(spec).priority or 0
     except msgspec.ValidationError:  # API servers do not accept such Pods

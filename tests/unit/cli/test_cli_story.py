@@ -10,6 +10,8 @@ from vcsync.api.conditions import Condition
 from vcsync.api.fields import Quantity
 from vcsync.api.names import SUPER_CLUSTER, drain_finalizer
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.api.refusals import ADMISSION, QUOTA, REFUSED, WITHDRAWN, Said, refusal_annotation
+from vcsync.api.refusals import UNSCHEDULABLE as UNSCHEDULED
 from vcsync.api.specs import (
     Explanation,
     NamespacePlacementSpec,
@@ -258,6 +260,31 @@ def test_messages_do_not_end_with_two_full_stops() -> None:
     )
     assert "Unschedulable: 0/3 nodes are available." in story
     assert "Container app waits: CreateContainerError: no such file." in story
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            Said(REFUSED, 0, UNSCHEDULED),
+            "refuses it: none of its nodes can run the Pod. No other one can take it.",
+        ),
+        (
+            Said(WITHDRAWN, 1, QUOTA),
+            "refused it (2 times): its slices there are still in use. It goes to another one as soon as its copy is gone.",
+        ),
+        (Said("", 3, ADMISSION), "refused it (3 times): it does not admit the Pod."),
+    ],
+)
+def test_refusals_of_super_clusters_are_told_of_pods_without_a_node(said: Said, told: str) -> None:
+    metadata = {"labels": {SUPER_CLUSTER: "r1"}, "annotations": refusal_annotation("r1", said)}
+    facts = {"metadata": metadata, "status": {"phase": "Pending"}}
+    story = pod_story("acme/shop/web", pod(**facts), placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT)
+    told = f"Super cluster r1 {told}"
+    assert told in story
+    bound = pod(**facts, node="n.r1")
+    story = pod_story("acme/shop/web", bound, placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT)
+    assert told not in story
 
 
 def test_an_unplaced_pod_includes_its_namespaces_explanation() -> None:

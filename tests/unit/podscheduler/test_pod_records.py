@@ -3,7 +3,7 @@ import json
 import pytest
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.objects.envelope import OwnerReference, parse
+from vcsync.objects.envelope import Envelope, OwnerReference, parse
 from vcsync.podscheduler import pods
 from vcsync.podscheduler.pods import assignment, read, slim, unschedulable
 
@@ -125,3 +125,22 @@ def test_label_values_beyond_the_limit_of_shared_ones_are_read(monkeypatch):
     one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "unseen"}})) for _ in range(2))
     assert one.labels == other.labels == {SUPER_CLUSTER: "unseen"}
     assert one.labels is not other.labels
+
+
+@pytest.mark.parametrize(
+    ("spec", "priority"),
+    [
+        (b"{}", 0),
+        (b'{"priority":0}', 0),
+        (b'{"priority":0,"nodeName":"n"}', 0),
+        (b'{"priority":1000}', 1000),
+        (b'{"priority":-5,"nodeName":""}', -5),
+        (b'{"priority": 7}', 7),
+        (b'{"priority":null}', 0),
+        (b'{"schedulerName":"\\"priority\\":9"}', 0),
+        (b'{"priority":"high"}', 0),
+    ],
+)
+def test_the_priority_of_a_pod_is_the_one_that_its_control_plane_found(spec: bytes, priority: int) -> None:
+    slimmed = slim(Envelope("p", "shop", "u", "7", spec=spec))
+    assert read(slimmed, 0.0).priority == priority

@@ -10,6 +10,7 @@ import pytest
 from engine_paper import PaperApi
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vcsync.api.objects import SuperCluster, to_wire
 from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus, Trouble
@@ -39,6 +40,22 @@ def test_only_ready_schedulable_nodes_count() -> None:
     assert seen.allocatable["cpu"] == 6_500
     assert seen.largest_node["cpu"] == 4_000
     assert (seen.ready, seen.total) == (2, 4)
+
+
+def test_the_version_of_nodes_changes_with_what_scheduling_depends_on() -> None:
+    def version(*nodes: Envelope) -> str:
+        return capacity(nodes).version
+
+    a, b = node("a"), node("b")
+    tainted = replace(a, spec=b'{"taints":[{"key":"only","value":"others","effect":"NoSchedule"}]}')
+    labelled = replace(a, labels={"zone": "east"})
+    versions = [
+        version(*nodes) for nodes in ((a,), (a, b), (tainted, b), (labelled, b), (node("a", cpu="5"), b))
+    ]
+    assert len(set(versions)) == len(versions)
+    assert version(a, b) == version(b, a) == version(a, b, node("c", ready="False"))
+    heartbeat = replace(a, annotations={"seen": "now"}, resource_version="8")
+    assert version(heartbeat, b) == version(a, b), "what does not matter causes no write"
 
 
 def test_an_invalid_quantity_counts_as_zero() -> None:

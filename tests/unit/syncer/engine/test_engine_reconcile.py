@@ -10,6 +10,7 @@ import pytest
 from engine_paper import PaperApi, PaperCaches, PaperReflector, believed, paper_limiter, refusal
 
 from vcsync.api import names
+from vcsync.api.refusals import ADMISSION, QUOTA, REFUSED, Said, said_by
 from vcsync.kube.errors import ApiError, Forbidden, Invalid, NotFound, Unreachable
 from vcsync.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
@@ -31,7 +32,8 @@ from vcsync.syncer.kinds.plan import (
     Wait,
 )
 from vcsync.syncer.ledger import Entry, Holding
-from vcsync.syncer.reconcile import REFUSED_AGAIN_SECONDS, Busy, Reconciler, SliceExhausted
+from vcsync.syncer.pending import PendingPods
+from vcsync.syncer.reconcile import QUOTA_SECONDS, REFUSED_AGAIN_SECONDS, Busy, Reconciler, SliceExhausted
 from vcsync.syncer.store_budget import StoreBudget
 from vcsync.syncer.tenant_objects import TenantObjects
 from vcsync.syncer.waiting import Item, ParkedItems
@@ -70,6 +72,7 @@ class Scene:
         self.room: int | None = 4 << 20
         self.limiter, self.prove = paper_limiter(), believed
         self.lost = (0, 1)
+        self.now = 0.0
         self.lost_of: dict[str, tuple[int, int]] = {}
         kinds = {
             resource.plural: Kind(
@@ -130,6 +133,7 @@ class PaperObjects(TenantObjects):
         self.key, self.super_id, self.kinds = KEY, "r1", kinds
         self.tenant_caches, self.super_caches = scene.tenant_caches, scene.super_caches
         self._scene = scene
+        self.pending = PendingPods(lambda: scene.now)
         self.ready = True
 
     def enqueue(self, tenant: str, item: Item) -> None:
@@ -400,6 +404,41 @@ async def test_a_pod_waits_for_slices_that_are_still_in_use(scene: Scene) -> Non
     with pytest.raises(SliceExhausted):
         await scene.reconciler.reconcile(POD)
     assert scene.notices == []
+
+
+def said_of_pod(scene: Scene) -> Said:
+    found = scene.tenant.objects[(PODS.plural, "shop", "web")]["metadata"]
+    return said_by(found.get("annotations", {}), "r1")
+
+
+async def test_a_pod_that_is_not_admitted_says_so_once(scene: Scene) -> None:
+    scene.v(PODS, "web", labels={names.SUPER_CLUSTER: "r1"})
+    scene.super.failures["create pods"] = refusal(Forbidden, "admission webhook denied", "r1")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    for _ in range(3):
+        assert await scene.reconciler.reconcile(POD) == REFUSED_AGAIN_SECONDS
+    assert said_of_pod(scene) == Said(REFUSED, 0, ADMISSION)
+    assert len(scene.tenant.writes()) == 1
+
+
+async def test_a_pod_that_meets_a_full_quota_says_so_if_that_lasts(scene: Scene) -> None:
+    scene.v(PODS, "web", labels={names.SUPER_CLUSTER: "r1"})
+    scene.super.failures["create pods"] = refusal(Forbidden, "exceeded quota: vcsync-slices", "r1")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    for scene.now, state in ((0.0, ""), (QUOTA_SECONDS / 2, ""), (QUOTA_SECONDS, REFUSED)):
+        with pytest.raises(SliceExhausted):
+            await scene.reconciler.reconcile(POD)
+        assert said_of_pod(scene).state == state
+    assert said_of_pod(scene).reason == QUOTA
+
+
+async def test_a_refusal_that_cannot_be_written_does_not_hide_the_reason(scene: Scene) -> None:
+    scene.v(PODS, "web", labels={names.SUPER_CLUSTER: "r1"})
+    scene.super.failures["create pods"] = refusal(Forbidden, "admission webhook denied", "r1")
+    scene.tenant.failures["patch pods"] = refusal(Forbidden, "no right", "tenant")
+    scene.plans["pods"] = lambda v, p: creating(PODS, "web")
+    assert await scene.reconciler.reconcile(POD) == REFUSED_AGAIN_SECONDS
+    assert "admission webhook denied" in str(scene.waiting.reason(KEY, POD))
 
 
 async def test_objects_beyond_the_quota_are_reported_with_a_remedy(

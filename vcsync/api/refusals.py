@@ -38,7 +38,7 @@ _WORDS = {
     ADMISSION: "it does not admit the Pod",
     UNSCHEDULABLE: "none of its nodes can run the Pod",
 }
-_MOST = 64  # super clusters whose annotations are read; a tenant can write any number
+_MOST = 16  # super clusters whose annotations are read; a tenant can write any number
 
 
 class Said(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -79,10 +79,15 @@ def said_by(annotations: Mapping[str, str], super_id: str) -> Said:
     return Said(found.state, min(max(0, found.returns), MOST_RETURNS), reason)
 
 
-def said_by_all(annotations: Mapping[str, str]) -> dict[str, Said]:
-    """Return what is said about a Pod with these annotations, by the id of the super cluster."""
+def said_by_all(annotations: Mapping[str, str], home: str = "") -> dict[str, Said]:
+    """Return what is said about a Pod with these annotations, by the id of the super cluster.
+
+    Args:
+        annotations: the Pod's annotations.
+        home: the super cluster that its label names, which is read in any case.
+    """
     prefix = names.REFUSAL_PREFIX
-    ids = (key.removeprefix(prefix) for key in annotations if key.startswith(prefix))
+    ids = sorted((key.removeprefix(prefix) for key in annotations if key.startswith(prefix)), key=home.__ne__)
     found = {super_id: said_by(annotations, super_id) for super_id in islice(ids, _MOST)}
     return {super_id: said for super_id, said in found.items() if said != NOTHING}
 

@@ -154,8 +154,8 @@ class PodAccounting:
     # Changes
 
     def update(self, pod: Pod) -> bool:
-        """Update a Pod. Return whether that freed a part of a share."""
-        before = self.pods.get(pod.key)
+        """Update a Pod, seen now for the first time in this state. Return whether that freed a part of a share."""
+        before, now = self.pods.get(pod.key), pod.seen_at
         self._note_claims(before, pod)
         self.pods[pod.key] = pod
         namesake = before is not None and before.uid != pod.uid
@@ -165,7 +165,7 @@ class PodAccounting:
             self._space(pod.namespace).waiting.pop(pod.name, None)
         if not pod.refused or pod.deleting:
             self._stop_standing(pod.key)
-        self.refusals.note(pod)
+        self._note_refusals(pod, now)
         let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
         return self._charge(pod) or let_go
 
@@ -203,6 +203,9 @@ class PodAccounting:
             self._share(namespace, super_id).capacity = capacity
             self.refusals.changed(super_id, namespace)
         space.granted = frozenset(granted)
+        for pod in self.pods.values():
+            if pod.said and pod.namespace == namespace:
+                self._note_refusals(pod, pod.seen_at)
         self._tidy(namespace)
         return True
 
@@ -360,6 +363,10 @@ class PodAccounting:
         """Return the waiting Pods of a namespace, the longest waiting first."""
         space = self._spaces.get(namespace)
         return [] if space is None else [(namespace, name) for name in space.waiting]
+
+    def _note_refusals(self, pod: Pod, now: float) -> None:
+        space = self._spaces.get(pod.namespace)
+        self.refusals.note(pod, now, frozenset() if space is None else space.granted)
 
     def _stop_standing(self, key: Key) -> None:
         space = self._spaces.get(key[0])
@@ -661,6 +668,7 @@ class PodAccounting:
             if super_id not in space.granted:
                 del space.shares[super_id]
         if not (space.shares or space.waiting or space.standing):
+            self._gave_way.pop(namespace, None)
             del self._spaces[namespace]
 
 

@@ -137,7 +137,10 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         # API servers do not accept such Pods. It is treated like a Pod with scheduling gates, so nothing is done with it.
         needs = PodNeeds(gated=True)
     message = "" if needs.node else _unschedulable_message(pod.status)
-    record, said = (needs, message, services, int(_says_lost(pod.status))), said_by_all(pod.annotations)
+    record, said = (
+        (needs, message, services, int(_says_lost(pod.status))),
+        said_by_all(pod.annotations, pod.labels.get(SUPER_CLUSTER, "")),
+    )
     priority = _priority(pod.spec)
     return Envelope(
         pod.name,

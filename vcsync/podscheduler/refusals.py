@@ -4,6 +4,8 @@ A super cluster that has refused a Pod is tried again when something relevant ha
 backoff that doubles with each refusal. Not every change is visible, so it is also tried again after `FORGOTTEN_SECONDS`.
 """
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from vcsync.podscheduler.pods import Key, Pod
@@ -41,11 +43,21 @@ class Refusals:
         ] = {}  # Pod -> its UID, and super cluster -> refusal
         self._by_super: dict[str, dict[Key, None]] = {}
 
-    def note(self, pod: Pod) -> None:
-        """Note what is said on a Pod. A refusal counts from when it is first seen until the Pod is assigned there again."""
+    def note(self, pod: Pod, now: float, granted: Collection[str]) -> None:
+        """Note what is said on a Pod. A refusal counts from when it is first seen until the Pod is assigned there again.
+
+        Args:
+            pod: the Pod.
+            now: monotonic seconds.
+            granted: super clusters with slices of its namespace. Others do not matter, and a tenant can write any name.
+        """
         if not pod.said and pod.key not in self._of:
             return
-        said = {} if pod.needs.node else {each: found for each, found in pod.said.items() if found.state}
+        said = {
+            each: found
+            for each, found in pod.said.items()
+            if found.state and each in granted and not pod.needs.node
+        }
         uid, known = self._of.get(pod.key, (pod.uid, {}))
         kept = known if uid == pod.uid else {}
         for super_id in known.keys() - said.keys():
@@ -55,7 +67,7 @@ class Refusals:
             return
         found = {}
         for super_id, each in said.items():
-            found[super_id] = kept.get(super_id) or _Refusal(pod.seen_at, each.returns, each.why)
+            found[super_id] = kept.get(super_id) or _Refusal(now, each.returns, each.why)
             self._by_super.setdefault(super_id, {})[pod.key] = None
         self._of[pod.key] = (pod.uid, found)
 

@@ -188,6 +188,18 @@ async def test_a_refusal_is_remembered_until_something_changes_there_and_the_bac
     assert tenant.said("p", "r1") == Said("", 1, UNSCHEDULABLE), "the super cluster makes a copy again"
 
 
+async def test_the_backoff_begins_with_the_refusal_and_not_with_the_pod(tenant):
+    tenant.create("p", WHOLE)
+    await tenant.settle()
+    tenant.now = 10_000.0
+    await tenant.move("p")
+    tenant.refuse("p")
+    await tenant.settle()
+    tenant.later.clear()
+    tenant.pods.capacity_changed("r1")
+    assert [due for _, due in tenant.later] == [10_000.0 + FIRST_BACKOFF_SECONDS]
+
+
 async def test_a_refusal_is_forgotten_after_a_long_time(tenant):
     tenant.create("p", WHOLE)
     await tenant.settle()
@@ -241,8 +253,21 @@ def test_a_malformed_annotation_says_nothing(text):
 def test_absurd_numbers_and_many_annotations_are_bounded():
     text = json.dumps({"state": RETURNED, "returns": 10**12, "reason": "x" * 10_000})
     found = said_by_all({REFUSAL_PREFIX + str(number): text for number in range(1000)})
-    assert len(found) == 64
+    assert len(found) == 16
     assert set(found.values()) == {Said(RETURNED, 1000)}
+    home = "super-999"
+    many = {REFUSAL_PREFIX + f"super-{number}": text for number in range(1000)}
+    assert home in said_by_all(many, home)
+
+
+async def test_statements_about_super_clusters_without_slices_are_not_remembered(tenant):
+    tenant.create("p")
+    await tenant.settle()
+    for number in range(10):
+        tenant.say("p", f"none-{number}", Said(RETURNED, 1))
+    assert len(tenant.pods.accounting.refusals) == 0
+    tenant.pods.grant(NS, SIZE, {"r1": 1, "none-1": 1})
+    assert set(tenant.pods.accounting.refusals.holding((NS, "p"), 0.0)) == {"none-1"}
 
 
 async def test_a_forged_statement_moves_only_the_pod_itself_and_only_within_its_slices(tenant):

@@ -388,6 +388,7 @@ class PromisesMachine(RuleBasedStateMachine):
         self.creations: list[Creation] = []
         self.term = 0
         self.uids = itertools.count()
+        self.untold: set[str] = set()  # UIDs of Pods that were written and whose promises nobody was told of
         self.certain = True  # whether no Pod was written after its promise had ended
 
     @rule(name=st.sampled_from("abcdef"), cpu=st.sampled_from([10, 40, 60, 100, 150]))
@@ -427,6 +428,8 @@ class PromisesMachine(RuleBasedStateMachine):
             creation.revision = self.server.create(
                 creation.name, creation.cpu, creation.super_id, creation.uid
             )
+        if answer == "never" and stored:
+            self.untold.add(creation.uid)
         if answer == "never" or not stored or answer == "now":
             self.creations.remove(creation)
         if answer != "never" and not stored:
@@ -469,6 +472,8 @@ class PromisesMachine(RuleBasedStateMachine):
         for each in self.creations:
             if each.uid and each.super_id and not each.revision:
                 self.certain = False  # the promise may end while the store is asked
+        if any(each.uid in self.untold for _, each in self.server.events):
+            self.certain = False  # the promise may end before the Pod is seen
         self.server.wait(seconds)
 
     @rule()
@@ -527,7 +532,8 @@ class PromisesMachine(RuleBasedStateMachine):
             self.server.work()
         assert len(self.server.pods.promises) == 0
         for super_id in SUPERS:
-            assert self.server.used(super_id) == self.server.standing(super_id) <= ROOM
+            assert self.server.used(super_id) == self.server.standing(super_id)
+            assert self.server.used(super_id) <= ROOM or not self.certain
             free = ROOM - self.server.used(super_id)
             waiting = [cpu_of(each) for each in self.server.objects.values() if not home(each)]
             # Room may be held for a Pod that has waited for long.

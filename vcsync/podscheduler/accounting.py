@@ -11,7 +11,7 @@ from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
 from vcsync.podscheduler.refusals import Refusals
 from vcsync.podscheduler.together import KeptServices
-from vcsync.podscheduler.turns import Room, ahead_of, give_way, ranked
+from vcsync.podscheduler.turns import MOST_AHEAD, Room, ahead_of, give_way, ranked
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
@@ -140,6 +140,7 @@ class PodAccounting:
         self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
         self.pods: dict[Key, Pod] = {}
         self.refusals = Refusals()
+        self._first: dict[str, list[str]] = {}  # namespace -> names of its first waiting Pods, in their order
         self._gave_way: dict[str, set[str]] = {}  # namespace -> names of Pods that gave way to others
         self._held: dict[
             Key, tuple[str, str, Mapping[str, int], tuple[str, ...]]
@@ -341,6 +342,7 @@ class PodAccounting:
 
     def wait(self, pod: Pod, signature: tuple[object, ...]) -> None:
         """Record that a Pod waits, and the signature of the reason that is reported."""
+        self._begin_to_wait(pod)
         self._space(pod.namespace).waiting[pod.name] = signature
         if any((TURN,) in entry for entry in signature if isinstance(entry, tuple)):
             self._gave_way.setdefault(pod.namespace, set()).add(pod.name)
@@ -357,6 +359,7 @@ class PodAccounting:
 
     def wait_unreported(self, pod: Pod) -> None:
         """Record that a Pod waits, and that the reason has not been reported."""
+        self._begin_to_wait(pod)
         self._space(pod.namespace).waiting[pod.name] = _UNREPORTED
 
     def waiting(self, namespace: str) -> list[Key]:
@@ -424,6 +427,26 @@ class PodAccounting:
             pod.key for pod in (*ranked(self._waiting_pods(space, namespace)), *standing) if room.take(pod)
         ]
 
+    def _first_waiting(self, space: Space, namespace: str) -> list[Pod]:
+        """Return the first waiting Pods in their order, at least half of `MOST_AHEAD`.
+
+        They are remembered, so that a decision takes little time however many Pods wait.
+        """
+        names = [name for name in self._first.get(namespace, ()) if name in space.waiting]
+        if 2 * len(names) < MOST_AHEAD and len(names) < len(space.waiting):
+            names = [pod.name for pod in ranked(self._waiting_pods(space, namespace))[:MOST_AHEAD]]
+        self._first[namespace] = names
+        return [pod for name in names if (pod := self.pods.get((namespace, name))) is not None]
+
+    def _begin_to_wait(self, pod: Pod) -> None:
+        """Forget which Pods are first if one that begins to wait may be among them."""
+        first = self._first.get(pod.namespace)
+        if first is None or pod.name in self._space(pod.namespace).waiting:
+            return
+        last = self.pods.get((pod.namespace, first[-1])) if first else None
+        if len(first) < MOST_AHEAD or pod.name in first or last is None or pod.priority > last.priority:
+            del self._first[pod.namespace]
+
     def _waiting_pods(self, space: Space, namespace: str) -> list[Pod]:
         found = (self.pods.get((namespace, name)) for name in space.waiting)
         return [pod for pod in found if pod is not None]
@@ -449,7 +472,7 @@ class PodAccounting:
         """Return the shares with room for a Pod that are not for it, since others wait and are ahead of it."""
         space = self._space(pod.namespace)
         able = [share for share in shares if share.fits(pod.needs.requests)] if space.waiting else []
-        ahead = ahead_of(pod, self._waiting_pods(space, pod.namespace)) if able else []
+        ahead = ahead_of(pod, self._first_waiting(space, pod.namespace)) if able else []
         if not ahead:
             return {}
         return give_way(pod, ahead, Room(space.open_shares(), partial(self._may_use, views, now), now))
@@ -669,6 +692,7 @@ class PodAccounting:
                 del space.shares[super_id]
         if not (space.shares or space.waiting or space.standing):
             self._gave_way.pop(namespace, None)
+            self._first.pop(namespace, None)
             del self._spaces[namespace]
 
 

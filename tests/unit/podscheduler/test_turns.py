@@ -5,9 +5,11 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tenant_kit import NS, SIZE, Tenant
 
 from vcsync.api.names import SUPER_CLUSTER
+from vcsync.podscheduler.accounting import PodAccounting
 from vcsync.podscheduler.pods import Pod
 from vcsync.podscheduler.turns import MOST_AHEAD, PATIENCE_SECONDS, Room, ahead_of, give_way, ranked
 from vcsync.scheduling.pods import PodNeeds
@@ -160,3 +162,31 @@ async def test_a_pod_that_gave_way_follows_as_soon_as_the_one_ahead_is_gone(tena
     tenant.delete("large")
     await tenant.settle()
     assert tenant.home("small") == "r1"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["wait", "place", "remove"]), st.integers(0, 150), st.integers(0, 3)),
+        max_size=300,
+    )
+)
+def test_the_first_waiting_pods_are_remembered_right(steps):
+    """However Pods begin and stop to wait, the remembered ones are the beginning of the whole order."""
+    accounting = PodAccounting()
+    accounting.grant(NS, SIZE, {"r1": 1})
+    for what, number, priority in steps:
+        name = f"p{number}"
+        if what == "wait" and (NS, name) not in accounting.pods:
+            pod = replace(waiting(200, priority=priority), name=name, uid=name)
+            accounting.update(pod)
+            accounting.wait(pod, ())
+        elif what == "place" and (pod := accounting.pods.get((NS, name))) is not None:
+            accounting.assume(pod, "r1")
+        elif what == "remove":
+            accounting.remove((NS, name))
+        if number % 5 == 0:
+            space = accounting._space(NS)
+            whole = ranked(accounting._waiting_pods(space, NS))
+            found = accounting._first_waiting(space, NS)
+            assert found == whole[: len(found)]
+            assert len(found) >= min(len(whole), MOST_AHEAD // 2)

@@ -32,7 +32,6 @@ class Super(Up):
 
     def start(self, *options: str, **further: Any) -> None:
         super().start(*options, **further)
-        self.type(f"vcsync tenant kubeconfig r1 --data {self.data} > {self.kubeconfig}")
         eventually(lambda: "default" in self.r1("kubectl get serviceaccounts -o name"))
 
     @property

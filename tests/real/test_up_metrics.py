@@ -65,7 +65,6 @@ def viewer_reads_usage(up: Up) -> None:
 @pytest.mark.timeout(390)
 def test_metrics_come_from_the_super_clusters_of_pods(up: Up) -> None:
     up.start("--hollow", "r1")
-    up.type(f"vcsync tenant kubeconfig r1 --data {up.data} > {up.data}/r1.kubeconfig")
     up.kubectl("create quota all --hard=cpu=8,memory=16Gi")
     up.kubectl("create deployment web --image=nginx")
     up.kubectl("set resources deployment web --requests=cpu=500m,memory=128Mi")

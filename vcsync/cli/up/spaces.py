@@ -53,9 +53,9 @@ async def registered_now(server: Client) -> Registered:
 
 
 async def add_members(server: Client, members: Members, data: Path, say: Callable[[str], None]) -> None:
-    """Register every super cluster and every tenant; write the tenants' kubeconfigs."""
+    """Register every super cluster and every tenant; write the kubeconfigs of hollow super clusters and tenants."""
     for super_id in members.hollow:
-        await add_embedded_super(server, super_id)
+        write_kubeconfig(data, super_id, await add_embedded_super(server, super_id))
         say(f"super cluster {super_id}: hollow")
     for super_id, admin in members.real.items():
         await add_real_super(server, super_id, admin)
@@ -105,8 +105,14 @@ async def write_role_kubeconfigs(server: Client, folder: Path, roles: Iterable[s
 
 async def add_embedded_super(
     server: Client, super_id: str, through: Callable[[bytes], bytes] = lambda kubeconfig: kubeconfig
-) -> None:
-    """Register a space as a super cluster of the pool; `through` changes the kubeconfig of its syncer."""
+) -> bytes:
+    """Register a space as a super cluster of the pool; return its administrator's kubeconfig.
+
+    Args:
+        server: client of the control plane.
+        super_id: id of the super cluster.
+        through: changes the kubeconfig of its syncer.
+    """
     await make_space(server, super_id, nodes="own")
     admin = await kubeconfig(server, super_id)
 
@@ -120,6 +126,7 @@ async def add_embedded_super(
             await supers.register(server, super_cluster, super_id, {"id": super_id}, credentials)
         else:
             await accounts.store_super_credentials(server, super_id, await credentials())
+    return admin
 
 
 async def add_real_super(server: Client, super_id: str, admin: Admin) -> None:

@@ -270,6 +270,8 @@ ROLES: Final = (ROLE_SYNCER, ROLE_NSSCHEDULER, ROLE_PODSCHEDULER)
 META_ROLES: Final = (*ROLES, ROLE_TENANTS)
 """The processes of the pool. The tenant controller has no ServiceAccount in tenants' control planes."""
 
+BOUND_STATUS: Final = "boundstatus"
+"""Subresource of Pods in embedded control planes with which a syncer, and nobody else, binds a Pod and writes its status."""
 ROLE_STREAMS: Final = "streams"
 """What embedded control planes are in the meta cluster and in super clusters: logs, exec, attach and port-forward of Pods."""
 META_ACCOUNTS: Final = (*META_ROLES, ROLE_STREAMS)

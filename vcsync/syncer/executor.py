@@ -8,10 +8,20 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
+from vcsync.api.names import BOUND_STATUS
 from vcsync.kube.client import Client
-from vcsync.kube.errors import AlreadyExists, Conflict, NotFound
+from vcsync.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
 from vcsync.kube.resources import PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.syncer.caches import node_of
 from vcsync.syncer.kinds import token
 from vcsync.syncer.kinds.plan import (
     Action,
@@ -31,6 +41,8 @@ BINDING_SECONDS = 30.0
 """Seconds to wait for the watch to report a binding. After that the Pod is bound again."""
 BINDINGS_REMEMBERED = 4096
 """Number of Pods whose binding is remembered. The oldest is forgotten first."""
+
+_METHOD_NOT_ALLOWED = 405
 
 
 class Stale(Exception):
@@ -88,6 +100,8 @@ class Executor:
         self._caches = caches
         self._ensure_node = ensure_node
         self._bound: OrderedDict[str, float] = OrderedDict()
+        # Until an answer shows that the tenant's API server does not have the subresource.
+        self._binds_with_status = True
 
     async def execute(
         self,
@@ -207,6 +221,54 @@ class Executor:
             self._caches.observe(action.side, action.resource, remaining)
 
     async def _bind(self, action: Bind) -> None:
+        """Bind a Pod and write its status: in one write if the tenant's API server offers it, otherwise in two.
+
+        What is refused as one write is tried as two, so that a policy against one part does not hinder the other.
+        """
+        if self._binds_with_status and await self._bind_with_status(action):
+            return
+        await self._post_binding(action)
+        if action.status is not None:
+            await self._patch(
+                Patch(
+                    "tenant",
+                    PODS,
+                    action.namespace,
+                    action.name,
+                    action.uid,
+                    action.status,
+                    subresource="status",
+                )
+            )
+
+    async def _bind_with_status(self, action: Bind) -> bool:
+        """Bind a Pod and write its status by the subresource of embedded control planes. Return whether that is done.
+
+        Raises:
+            Stale: the Pod cannot be bound any more. The cache has been updated.
+            KubeError: the API server did not answer, or is overloaded.
+        """
+        body = {"metadata": {"uid": action.uid}, **(action.status or {}), "spec": {"nodeName": action.node}}
+        try:
+            answer = await self._clients["tenant"].patch(
+                PODS, action.name, body, action.namespace, subresource=BOUND_STATUS
+            )
+        except (Unauthorized, TooManyRequests):
+            raise
+        except ApiError as error:
+            if _is_unserved(error):
+                self._binds_with_status = False
+            elif isinstance(error, Conflict | NotFound):
+                await self.reread("tenant", PODS, action.namespace, action.name, action.uid)
+                raise Stale(str(error)) from error
+            return False
+        if node_of(answer) != action.node:
+            self._binds_with_status = False
+            return False
+        self._caches.observe("tenant", PODS, answer)
+        return True
+
+    async def _post_binding(self, action: Bind) -> None:
         """Bind a Pod once.
 
         The answer does not contain the Pod, so the plan asks for the binding again until the watch shows it.
@@ -247,3 +309,17 @@ class Executor:
         else:
             body = token.secret_body(action, granted, context, issued=now)
             await self._create(Create("super", SECRETS, action.super_namespace, body))
+
+
+def _is_unserved(error: ApiError) -> bool:
+    """Return whether an answer to a request for the subresource `boundstatus` shows that the API server does not have it.
+
+    For a subresource that does not exist, kube-apiserver answers 403 that names it, since no role grants it, or 404 without
+    details. The 404 of a Pod that does not exist names the Pod.
+    """
+    status = error.status
+    if status.code == _METHOD_NOT_ALLOWED:
+        return True
+    if isinstance(error, NotFound):
+        return not (status.details and status.details.name)
+    return isinstance(error, Forbidden) and f"pods/{BOUND_STATUS}" in status.message

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 import yaml
 
+from vcsync.api.names import BOUND_STATUS
 from vcsync.apimachinery.strategy import User
 from vcsync.apimachinery.validation import names
 from vcsync.apiserver.request.audit_trail import STAGES, Level
@@ -154,10 +155,17 @@ def _in_group(found: _GroupResources, asked: Asked) -> bool:
     if found.resource_names and asked.name not in found.resource_names:
         return False
     resource, sub = asked.resource, asked.subresource
-    wanted = {"*", f"{resource}/{sub}" if sub else resource, f"{resource}/*"}
-    if sub:
-        wanted.add(f"*/{sub}")
+    wanted = {"*", f"{resource}/*"} if sub else {"*", f"{resource}/*", resource}
+    for each in _parts(resource, sub):
+        wanted |= {f"{resource}/{each}", f"*/{each}"}
     return any(each in wanted for each in found.resources)
+
+
+def _parts(resource: str, sub: str) -> tuple[str, ...]:
+    """Return the subresources that a request writes. A rule about bindings or statuses holds for both in one write, too."""
+    if (resource, sub) == ("pods", BOUND_STATUS):
+        return sub, "binding", "status"
+    return (sub,) if sub else ()
 
 
 def read(text: bytes) -> Policy:

@@ -5,6 +5,7 @@ Behaviour: apiserver's `endpoints/filters/authorization.go`.
 
 from dataclasses import replace
 
+from vcsync.apiserver.authorization import syncers
 from vcsync.apiserver.filters.identity import Identity
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
@@ -21,6 +22,7 @@ async def authorize(identity: Identity, incoming: Incoming, info: RequestInfo, c
     Raises:
         StatusError: 403.
     """
-    await identity.authorize(caller, info, incoming.audit)
+    for asked in syncers.required(caller, info):
+        await identity.authorize(caller, asked, incoming.audit)
     if info.subresource in UPGRADED and info.verb == "get":
         await identity.authorize(caller, replace(info, verb="create"), incoming.audit)

@@ -87,7 +87,7 @@ class Dispatcher:
         resource = kind.resource
         if isinstance(kind, Served):
             await kind.compiled()
-        _check(kind, info, tenant, incoming.audit, warnings)
+        _check(kind, info, tenant, caller, incoming.audit, warnings)
         scope = Scope(
             tenant=tenant,
             kind=kind,
@@ -158,7 +158,9 @@ def _negotiate(incoming: Incoming, info: RequestInfo, query: Query, scope: Scope
     return found
 
 
-def _check(kind: Kind, info: RequestInfo, tenant: str, audit: Trail, warnings: list[str]) -> None:
+def _check(  # noqa: PLR0917 - what the filters have found out
+    kind: Kind, info: RequestInfo, tenant: str, caller: Caller, audit: Trail, warnings: list[str]
+) -> None:
     """Return if the resource serves the request, and warn if it is deprecated.
 
     Raises:
@@ -167,7 +169,7 @@ def _check(kind: Kind, info: RequestInfo, tenant: str, audit: Trail, warnings: l
     # Upstream warns about a custom resource even if it refuses the request.
     if kind.resource.custom:
         warnings += kind.warnings
-    check_route(kind, info, tenant)
+    check_route(kind, info, tenant, caller)
     if not kind.resource.custom:
         warnings += kind.warnings
     if kind.warnings:

@@ -3,8 +3,10 @@
 from functools import partial
 
 from vcsync.apimachinery.wire import negotiation
+from vcsync.apiserver.authorization import syncers
 from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.request import Request
+from vcsync.apiserver.registry.bound_status import bind_with_status
 from vcsync.apiserver.registry.offloading import run_step
 from vcsync.apiserver.registry.patch import patched
 from vcsync.apiserver.request.options import write_options
@@ -22,6 +24,10 @@ async def patch_object(backend: Backend, request: Request, body: bytes) -> Reply
     apply = form == negotiation.APPLY_PATCH
     options = write_options(request.query, "PatchOptions", apply=apply)
     scope.size = len(body)
+    if syncers.is_bound_status(request.info):
+        return await backend.reply(
+            request, await bind_with_status(backend.registry, scope, form, body, options)
+        )
     change = await run_step(scope, partial(patched, scope, form, body, options))
     written = await backend.registry.update(scope, change, options, may_create=apply)
     return await backend.reply(request, written)

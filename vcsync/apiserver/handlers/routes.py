@@ -6,6 +6,8 @@ resources.
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.resources import Resource
+from vcsync.apiserver.authorization import syncers
+from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.request_info import ALL, RequestInfo
 from vcsync.apiserver.request.resource import Kind
 
@@ -36,12 +38,15 @@ def is_wrong_scope(resource: Resource, info: RequestInfo) -> bool:
     return bool(info.namespace)
 
 
-def check_route(kind: Kind, info: RequestInfo, tenant: str) -> None:
+def check_route(kind: Kind, info: RequestInfo, tenant: str, caller: Caller) -> None:
     """Return if the resource serves the request.
 
     Raises:
         StatusError: 400, 404 or 405.
     """
+    if syncers.is_bound_status(info) and syncers.is_syncer(caller):
+        _check_bound_status(info)
+        return
     resource = kind.resource
     if not resource.namespaced and info.namespace and resource.plural != "namespaces":
         raise errors.page_not_found()
@@ -61,6 +66,14 @@ def check_route(kind: Kind, info: RequestInfo, tenant: str) -> None:
         raise errors.method_not_allowed()
     if resource.namespaced and not info.namespace and info.verb not in COLLECTION_VERBS:
         raise errors.page_not_found() if named else errors.method_not_allowed()
+
+
+def _check_bound_status(info: RequestInfo) -> None:
+    """Check a syncer's request for a subresource that is in no discovery document, and that others do not find."""
+    if len(info.parts) > 3 or not info.namespace or not info.name:
+        raise errors.page_not_found()
+    if info.verb != "patch":
+        raise errors.method_not_allowed()
 
 
 def _check_subresource(resource: Resource, info: RequestInfo) -> None:

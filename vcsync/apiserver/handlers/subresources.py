@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from vcsync.api.names import BOUND_STATUS
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.all_kinds import by_plural
 from vcsync.apimachinery.strategy import Object
@@ -123,7 +124,7 @@ class Subresources:
         if name == "scale":
             return await self._scale(request)
         declared = by_plural(resource.group, resource.plural)
-        if name == "status" or (declared is not None and name in declared.partial_writes):
+        if name in ("status", BOUND_STATUS) or (declared is not None and name in declared.partial_writes):
             return await self._verbs.handle(request)
         raise errors.page_not_found()
 

@@ -34,7 +34,7 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     if (metadata.get("name") or "") != scope.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
-    _check(target)
+    check_target(target)
     _check_name(scope.name)
     key = scope.key()
 
@@ -66,7 +66,12 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
     return done
 
 
-def _check(target: Object) -> None:
+def check_target(target: Object) -> None:
+    """Refuse a target that is no node.
+
+    Raises:
+        StatusError: 500, as upstream answers.
+    """
     wrong = []
     if target.get("kind") not in (None, "", "Node"):
         wrong.append(str(errors.not_supported("target.kind", target["kind"], ("Node", "<empty>"))))

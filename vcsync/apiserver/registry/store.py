@@ -191,6 +191,7 @@ class Registry:
         *,
         may_create: bool = False,
         uid: str = "",
+        before: Callable[[Object], Object] | None = None,
     ) -> Written:
         """Update an object, or create it where the kind or the caller (`may_create`) allows.
 
@@ -200,6 +201,8 @@ class Registry:
             options: Options of the request.
             may_create: Whether to create the object even if updates do not create objects of its kind.
             uid: UID that the object must have. Empty: any.
+            before: Returns a changed copy of the stored object in its working form, which takes the place of the stored
+                object. It has been admitted and is valid, and is written even if `change` adds nothing.
 
         Raises:
             StatusError: The API refuses the write.
@@ -209,7 +212,7 @@ class Registry:
 
         async def attempt(record: Record | None) -> tuple[Written | None, Record | None]:
             if record is not None:
-                return await self._try_update(scope, key, record, change, options, uid)
+                return await self._try_update(scope, key, record, change, options, uid, before)
             if not (may_create or scope.kind.behaviour.create_on_update) or scope.subresource:
                 raise self.not_found(scope)
             return await self._create_by_update(scope, change, options), None
@@ -240,7 +243,14 @@ class Registry:
         return await self._create(scope, served, options)
 
     async def _try_update(  # noqa: PLR0917 - one step of `update`
-        self, scope: Scope, key: str, record: Record, change: Change, options: WriteOptions, uid: str
+        self,
+        scope: Scope,
+        key: str,
+        record: Record,
+        change: Change,
+        options: WriteOptions,
+        uid: str,
+        before: Callable[[Object], Object] | None,
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
         if cooperative.raises_too_long() and is_expensive(record.value):
@@ -249,10 +259,12 @@ class Registry:
         if scope.stored_size > LIGHT:
             await scope.weigh(scope.stored_size)
         old = await self.load(kind, record)
-        old_served = kind.served(old)
         old_uid = old["metadata"].get("uid", "")
         if uid and uid != old_uid:
             raise self._uid_conflict(scope, uid, old_uid)
+        if before is not None:
+            old = before(old)
+        old_served = kind.served(old)
         served = await change(copied(old_served))
         self._check_version(scope, served["metadata"], record)
         served["metadata"]["resourceVersion"] = str(record.revision)
@@ -261,15 +273,25 @@ class Registry:
         working = await run_step(scope, partial(kind.working, served))
         scope.exists = True
         async with self._turns.turn(scope):
-            return await self._update_in_turn(scope, key, record, working, old, options)
+            return await self._update_in_turn(
+                scope, key, record, working, old, options, changed=before is not None
+            )
 
     async def _update_in_turn(  # noqa: PLR0917 - one step of `update`
-        self, scope: Scope, key: str, record: Record, working: Object, old: Object, options: WriteOptions
+        self,
+        scope: Scope,
+        key: str,
+        record: Record,
+        working: Object,
+        old: Object,
+        options: WriteOptions,
+        *,
+        changed: bool,
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
         reserved = await self._prepare_update(scope, working, old, options)
         keep_times(old, working)
-        if working == old and not await self._stored_otherwise(kind, working, record):
+        if not changed and working == old and not await self._stored_otherwise(kind, working, record):
             return Written(record.value, record.revision), record
         if can_be_removed(kind, working, old):
             return await self._remove(scope, key, record, working, options)

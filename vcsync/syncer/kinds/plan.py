@@ -83,13 +83,18 @@ class ConfirmAbsent(Struct, frozen=True):
 
 
 class Bind(Struct, frozen=True):
-    """POST a Binding of the tenant's Pod to a virtual node, with the Pod's UID."""
+    """Bind the tenant's Pod to a virtual node, with the Pod's UID as a precondition, and write its status with it.
+
+    Both are one write if the tenant's API server offers that, otherwise a Binding and a patch.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
     """Name of the virtual node."""
+    status: dict[str, Any] | None = None
+    """A merge patch of the subresource `status`, as that of a `Patch`; None if nothing of it differs."""
 
 
 class EnsureNode(Struct, frozen=True):

@@ -320,11 +320,7 @@ def _status(
     refused: tuple[dict[str, Any], ...] = (),
 ) -> tuple[Action, ...]:
     """Bind the tenant's Pod to p's virtual node, and copy differences of metadata and status up."""
-    actions: tuple[Action, ...] = ()
     binding = bool(have.node_name) and not want.node_name and not v.deleting
-    if binding:
-        virtual_node = names.virtual_node_name(have.node_name, context.super_id)
-        actions = (EnsureNode(have.node_name), Bind(v.namespace, v.name, v.uid, virtual_node))
     # Transparent metadata is written with the status: this needs one write, and no permission to patch a tenant's Pods.
     changes = metadata.upward_metadata(v, p, context)
     status = None
@@ -332,12 +328,17 @@ def _status(
         status = pod_status.status_up(
             v, p, _gates(want), context, spec_settled=spec_settled, binding=binding, refused=refused
         )
+    body: dict[str, Any] | None = None
     if changes or status:
-        body: dict[str, Any] = {"metadata": {**changes, "uid": v.uid}}
+        body = {"metadata": {**changes, "uid": v.uid}}
         if status:
             body["status"] = status
-        actions += (Patch("tenant", PODS, v.namespace, v.name, v.uid, body, subresource="status"),)
-    return actions
+    if binding:
+        virtual_node = names.virtual_node_name(have.node_name, context.super_id)
+        return EnsureNode(have.node_name), Bind(v.namespace, v.name, v.uid, virtual_node, body)
+    if body is not None:
+        return (Patch("tenant", PODS, v.namespace, v.name, v.uid, body, subresource="status"),)
+    return ()
 
 
 POD = Kind(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from vcsync.api.names import BOUND_STATUS
 from vcsync.kube.cache import Cache, Change
 from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
 from vcsync.kube.resources import Resource
@@ -108,7 +109,8 @@ class PaperApi:
         kind: str = "merge",
         subresource: str = "",
     ) -> Envelope:
-        self._note("patch", resource, name, namespace)
+        verb = f"patch {BOUND_STATUS}" if subresource == BOUND_STATUS else "patch"
+        self._note(verb, resource, name, namespace)
         stored = self._stored(resource, name, namespace)
         wanted = patch.get("metadata", {}).get("uid", stored["metadata"]["uid"])
         version = patch.get("metadata", {}).get("resourceVersion", stored["metadata"]["resourceVersion"])

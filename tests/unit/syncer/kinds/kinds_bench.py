@@ -240,6 +240,19 @@ class Bench:
                     {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-01T12:00:09Z"}
                 )
                 self._touch(pod)
+                if action.status is not None:
+                    assert action.status["metadata"]["uid"] == action.uid
+                    self._patch(
+                        Patch(
+                            "tenant",
+                            PODS,
+                            action.namespace,
+                            action.name,
+                            action.uid,
+                            action.status,
+                            subresource="status",
+                        )
+                    )
             case EnsureNode():
                 self.ensured.append(action.node)
             case Notify():

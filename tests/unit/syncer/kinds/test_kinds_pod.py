@@ -96,8 +96,18 @@ def test_the_status_of_a_running_pod_is_written_with_its_binding(bench: Bench) -
     bench.schedule("web")
     bench.run("web")
     (plan,) = bench.settle("pods", "shop", "web")
-    assert kinds_of(plan.actions) == [EnsureNode, Bind, Patch]
+    assert kinds_of(plan.actions) == [EnsureNode, Bind]
+    assert plan.actions[1].status["status"]["phase"] == "Running"
     assert v_of(bench)["status"]["phase"] == "Running"
+
+
+def test_a_binding_without_news_of_the_status_carries_none(bench: Bench) -> None:
+    make(bench)
+    bench.settle("pods", "shop", "web")
+    bench.schedule("web")
+    (plan,) = bench.settle("pods", "shop", "web")
+    assert kinds_of(plan.actions) == [EnsureNode, Bind]
+    assert plan.actions[1].status is None
 
 
 def test_an_unschedulable_pod_has_the_reason(bench: Bench) -> None:

@@ -44,8 +44,8 @@ class FairQueue(Generic[K]):
     The life of an item: `add` or `add_after`, `pop`, then optionally `retry` (it failed) or `again` (handle it again
     later), then `done`. A `done` without `retry` is a success and ends the backoff of the item.
 
-    `on_ready`, if set, is called whenever an item becomes ready or the next deadline becomes earlier. It must not call
-    the queue.
+    `on_ready`, if set, is called whenever an item becomes ready, and `on_deadline` whenever the next deadline becomes earlier.
+    Both may read `has_turns` and `queued`, and must not call the queue otherwise.
     """
 
     def __init__(self, *, quantum: int = 1, backoff: Backoff | None = None, limit: int | None = None) -> None:
@@ -64,6 +64,7 @@ class FairQueue(Generic[K]):
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1 item, or None for no limit, not {limit}")
         self.on_ready: Callable[[], None] | None = None
+        self.on_deadline: Callable[[], None] | None = None
         self._quantum = quantum
         self._backoff = backoff or Backoff()
         self._weights: dict[str, int] = {}
@@ -276,6 +277,20 @@ class FairQueue(Generic[K]):
 
     # Methods for observers
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether `pop` would return an item of those that are ready."""
+        return bool(self._active)
+
+    @property
+    def queued(self) -> int:
+        """Number of ready items, including those of groups that have reached their limit."""
+        return self._queued
+
+    def release_due(self, now: float) -> None:
+        """Make the items ready whose deadline has passed, as `pop` does."""
+        self._release_due(now)
+
     def next_deadline(self) -> float | None:
         """Return when the earliest delayed item becomes ready; None if none is delayed."""
         return self._deadlines.next()
@@ -394,8 +409,8 @@ class FairQueue(Generic[K]):
         entry.place = _DELAYED
         entry.due = due
         entry.ticket = self._deadlines.set(due, entry)
-        if nearer:
-            self._notify()
+        if nearer and self.on_deadline is not None:
+            self.on_deadline()
 
     def _cancel_deadline(self, entry: Entry[K]) -> None:
         self._deadlines.cancel(entry.ticket)

@@ -1,10 +1,16 @@
-"""A pool of asyncio workers for a fair queue. It starts workers on demand, and retries items that fail."""
+"""A pool of asyncio workers for a fair queue. It starts workers on demand, and retries items that fail.
+
+An item that becomes ready while a worker is free starts one in the same callback. The worker pops its first item when it runs,
+which is before the event loop looks at its sockets and timers again. Between a watch event and its handler there is thus no
+timer, and no task but those that were ready before. The queue alone decides which item a worker gets, so a worker
+that was started by one group's item takes that of another group whose turn it is.
+"""
 
 import asyncio
+import contextvars
 import math
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -92,9 +98,11 @@ class WorkerPool(Generic[K]):
         self._running = 0  # workers that handle an item, or are between two items
         self._idle = asyncio.Event()  # set while no worker runs
         self._idle.set()
-        # Items popped for workers that have not started yet:
-        self._handed_over: deque[tuple[str, K]] = deque()
-        self._wake_up: asyncio.Future[None] | None = None  # the dispatcher waits for it
+        self._starting = 0  # workers among them that have not popped their first item yet
+        self._tasks: asyncio.TaskGroup | None = None  # of `run`, which starts workers in its own context
+        self._context = contextvars.Context()
+        self._settling = False  # whether a worker calls the queue and takes the next item itself
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def queue(self) -> FairQueue[K]:
@@ -128,21 +136,27 @@ class WorkerPool(Generic[K]):
         """
         if self._queue.on_ready is not None:
             raise RuntimeError(f"pool {self.name!r}: its queue is served by a running pool already")
-        self._queue.on_ready = self._wake
         self._stopped = self._drained
+        self._context = contextvars.copy_context()
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                self._queue.on_ready, self._queue.on_deadline = self._start_worker, self._set_timer
                 try:
-                    await self._dispatch(tasks)
+                    self._start_workers()
+                    self._set_timer()
+                    await asyncio.get_running_loop().create_future()  # until cancelled
                 finally:
                     self._stopped = True
         finally:
-            self._queue.on_ready = None
-            if self._sweeping is not None:
-                self._sweeping.cancel()
-                self._sweeping = None
-            while self._handed_over:  # their workers were cancelled before they began
-                self._put_back(*self._handed_over.popleft())
+            self._tasks = None
+            self._queue.on_ready = self._queue.on_deadline = None
+            for timer in (self._sweeping, self._timer):
+                if timer is not None:
+                    timer.cancel()
+            self._sweeping = self._timer = None
+            while self._starting:  # they were cancelled before they began, so they hold no item
+                self._starting -= 1
                 self._worker_ended()
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - running out of time is a result here
@@ -161,68 +175,66 @@ class WorkerPool(Generic[K]):
             return False
         return True
 
-    # The dispatcher
+    # The start of workers
 
-    async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
-        """Start workers whenever there are more ready items than the running workers take."""
-        loop = asyncio.get_running_loop()
-        while True:
-            # Created before the queue is checked, so that items added from here on end the wait below.
-            self._wake_up = loop.create_future()
-            self._start_workers(tasks)
-            timer = self._set_timer(loop)
-            try:
-                await self._wake_up
-            finally:
-                self._wake_up = None
-                if timer is not None:
-                    timer.cancel()
-
-    def _start_workers(self, tasks: asyncio.TaskGroup) -> None:
-        while not self._stopped and self._counted < self._workers:
-            popped = self._queue.pop(now=self._clock())
-            if popped is None:
-                return
-            self._handed_over.append(popped)
+    def _start_worker(self) -> None:
+        """Start a worker if one is free, and more items are ready than the workers take that have been started already."""
+        if (
+            self._tasks is not None
+            and not (self._stopped or self._settling)
+            and self._counted < self._workers
+            and self._queue.has_turns
+            and self._queue.queued > self._starting
+        ):
+            self._starting += 1
             self._running += 1
             self._idle.clear()
-            tasks.create_task(self._work(), name=f"{self.name}-worker")
+            # Not in the context of whoever added the item, which may be another reconcile.
+            self._tasks.create_task(self._work(), name=f"{self.name}-worker", context=self._context.copy())
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
-        """Wake the dispatcher at the next deadline, unless it could start no worker then."""
+    def _start_workers(self) -> None:
+        """Start all workers that are free and have an item to take."""
+        before = -1
+        while before != self._starting:
+            before = self._starting
+            self._start_worker()
+
+    def _set_timer(self) -> None:
+        """Make delayed items ready at the next deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         deadline = None if self._stopped else self._queue.next_deadline()
-        if deadline is None:
-            return None
-        return loop.call_later(max(0.0, deadline - self._clock()), self._wake)
+        if deadline is not None:
+            delay = max(0.0, deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._release_due)
 
-    def _wake(self) -> None:
-        # If all workers are busy, they take the next items themselves, including those that become due.
-        if self._counted < self._workers and self._wake_up is not None and not self._wake_up.done():
-            self._wake_up.set_result(None)
+    def _release_due(self) -> None:
+        self._timer = None
+        self._queue.release_due(self._clock())
+        self._set_timer()
 
     # The workers
 
     async def _work(self) -> None:
-        """Handle the item that was handed over, then others until none is ready."""
-        popped: tuple[str, K] | None = self._handed_over.popleft()
+        """Handle ready items until there is none."""
+        self._starting -= 1
         handled = 0
         try:
-            while popped is not None:
+            while not self._stopped and self._counted <= self._workers:  # else others were started instead
+                popped = self._queue.pop(now=self._clock())
+                if popped is None:
+                    return
                 await self._process(*popped)
                 handled += 1
                 if handled % _ITEMS_BEFORE_YIELD == 0:
                     await asyncio.sleep(0)
-                if self._stopped or self._counted > self._workers:  # other workers were started instead
-                    return
-                popped = self._queue.pop(now=self._clock())
         finally:
             self._worker_ended()
 
     def _worker_ended(self) -> None:
-        was_full = self._counted >= self._workers
         self._running -= 1
-        if was_full:
-            self._wake()  # deadlines set meanwhile have no timer yet
+        self._start_workers()  # those that found no free worker
         if self._running == 0:
             self._idle.set()
 
@@ -252,7 +264,15 @@ class WorkerPool(Generic[K]):
         finally:
             self.reconciles.end(reconcile, result, self._clock() - began)
             self._end(group, item, began)
+            self._settle(group, item)
+
+    def _settle(self, group: str, item: K) -> None:
+        """End the processing of an item. The worker takes what becomes ready by that itself, if it is only one item."""
+        self._settling = True
+        try:
             self._queue.done(group, item, now=self._clock())
+        finally:
+            self._settling = False
 
     # Servers that do not answer
 
@@ -265,7 +285,7 @@ class WorkerPool(Generic[K]):
         now = self._clock()
         if self._queue.has_ceiling(group):
             self._uncounted += 1
-            self._wake()
+            self._start_workers()
         else:
             self._begun[group, item] = now
             if self._sweeping is None:
@@ -291,7 +311,7 @@ class WorkerPool(Generic[K]):
             del self._begun[group, item]
             self._uncounted += 1
             self._queue.set_ceiling(group, max(1, self._workers // _SILENT_SHARE))
-        self._wake()
+        self._start_workers()
 
     def _failed(self, group: str, item: K, error: Exception) -> None:
         now = self._clock()
@@ -311,11 +331,6 @@ class WorkerPool(Generic[K]):
                 self._on_error(group, item, error, delay)
         except Exception:  # noqa: BLE001 - an error in reporting must not lose the item or end the worker
             _log.exception("reporting an error failed", pool=self.name, tenant=group)
-
-    def _put_back(self, group: str, item: K) -> None:
-        now = self._clock()
-        self._queue.again(group, item, 0, now=now)
-        self._queue.done(group, item, now=now)
 
 
 def _cancelled_from_outside() -> bool:

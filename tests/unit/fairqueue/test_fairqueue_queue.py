@@ -546,7 +546,7 @@ def test_age_counts_from_the_request_that_is_not_settled_yet():
 def test_on_ready_reports_ready_items_and_earlier_deadlines():
     queue = FairQueue()
     calls = []
-    queue.on_ready = lambda: calls.append(True)
+    queue.on_ready = queue.on_deadline = lambda: calls.append(True)
 
     def notified(action, *arguments, **named):
         calls.clear()

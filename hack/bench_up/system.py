@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -35,11 +36,23 @@ class Up:
         nodes: of each super cluster.
         pods: of a slice.
         profile: file to write where its CPU time goes; None: not asked for.
+        program: arguments of Python before those of `vcsync`.
+        checkout: folder of the version to run; None: this one.
     """
 
     def __init__(
-        self, folder: Path, tenants: Sequence[str], nodes: int, pods: int, profile: Path | None = None
+        self,
+        folder: Path,
+        tenants: Sequence[str],
+        nodes: int,
+        pods: int,
+        profile: Path | None = None,
+        *,
+        program: Sequence[str] = ("-m", "vcsync"),
+        checkout: Path | None = None,
     ) -> None:
+        self._program = tuple(program)
+        self._environment = None if checkout is None else {**os.environ, "PYTHONPATH": str(checkout)}
         self.tenants = tuple(tenants)
         self._data, self._log = folder / "data", folder / "up.log"
         self._nodes = nodes
@@ -54,14 +67,14 @@ class Up:
         port, status = free_ports(2)
         sampled = ("-m", "hack.bench.sampler", str(self._profile.absolute())) if self._profile else ()
         command = [
-            sys.executable, *sampled, "-m", "vcsync", "up",
+            sys.executable, *sampled, *self._program, "up",
             "--data", str(self._data), "--listen", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}",
             "--hollow", ",".join(SUPERS), "--nodes", str(self._nodes), "--tenants", ",".join(self.tenants),
             "--config", str(self._settings), "--quota", "", "--default-quota", "",
         ]  # fmt: skip
         began = time.monotonic()
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._environment)
         while "ready after" not in self._log.read_text():
             if self._process.poll() is not None or time.monotonic() > began + READY_SECONDS:
                 output = self._log.read_text()[-3000:]

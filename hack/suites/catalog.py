@@ -69,8 +69,8 @@ SUITES = (
         "embedded control planes",
         "verify",
         _real(
-            "aggregated_apis", "archives", "controllers", "controllers_tenants", "controlplane", "controlplane_all",
-            "controlplane_audit", "controlplane_clients", "controlplane_etcd", "controlplane_helm",
+            "aggregated_apis", "archives", "bound_status", "controllers", "controllers_tenants", "controlplane",
+            "controlplane_all", "controlplane_audit", "controlplane_clients", "controlplane_etcd", "controlplane_helm",
             "controlplane_identity", "controlplane_policies", "controlplane_quotas", "controlplane_two",
             "controlplane_webhooks", "etcd_members", "grants", "metering", "networks", "openapi", "policies",
             "suspension", "tenant_api", "tenant_quota",

@@ -39,6 +39,8 @@ from vcsync.syncer.kinds.plan import (
 
 BINDING_SECONDS = 30.0
 """Seconds to wait for the watch to report a binding. After that the Pod is bound again."""
+FIRST_STATUS_SECONDS = 1.0
+"""Seconds to wait for a kubelet's first status before a Pod is bound without it, if both could be one write."""
 BINDINGS_REMEMBERED = 4096
 """Number of Pods whose binding is remembered. The oldest is forgotten first."""
 
@@ -47,6 +49,18 @@ _METHOD_NOT_ALLOWED = 405
 
 class Stale(Exception):
     """The plan was made from an outdated object. The caches have been updated, and the item is planned again."""
+
+
+class TooEarly(Exception):
+    """An action waits for news that may make it complete. A change of the item ends the wait.
+
+    Args:
+        after: seconds after which it is executed without.
+    """
+
+    def __init__(self, after: float) -> None:
+        super().__init__(f"in {after:.1f} s at the latest")
+        self.after = after
 
 
 class ObjectExists(Exception):
@@ -100,6 +114,8 @@ class Executor:
         self._caches = caches
         self._ensure_node = ensure_node
         self._bound: OrderedDict[str, float] = OrderedDict()
+        # UIDs of Pods whose binding waits for a kubelet's first status, and since when.
+        self._early: OrderedDict[str, float] = OrderedDict()
         # Until an answer shows that the tenant's API server does not have the subresource.
         self._binds_with_status = True
 
@@ -123,6 +139,7 @@ class Executor:
         Raises:
             Stale: the object has changed meanwhile. The cache has been updated.
             ObjectExists: an object that a Create or ConfirmAbsent names exists.
+            TooEarly: a Bind waits for the first status.
             KubeError: the API refused the request or could not be reached.
         """
         match action:
@@ -223,10 +240,13 @@ class Executor:
     async def _bind(self, action: Bind) -> None:
         """Bind a Pod and write its status: in one write if the tenant's API server offers it, otherwise in two.
 
-        What is refused as one write is tried as two, so that a policy against one part does not hinder the other.
+        What is refused as one write is tried as two, so that a policy against one part does not hinder the other. A Pod whose
+        status can come with its binding is bound when its kubelet reports for the first time, which takes milliseconds.
         """
-        if self._binds_with_status and await self._bind_with_status(action):
-            return
+        if self._binds_with_status:
+            self._await_first_status(action)
+            if await self._bind_with_status(action):
+                return
         await self._post_binding(action)
         if action.status is not None:
             await self._patch(
@@ -240,6 +260,22 @@ class Executor:
                     subresource="status",
                 )
             )
+
+    def _await_first_status(self, action: Bind) -> None:
+        """Return if a Pod is to be bound now.
+
+        Raises:
+            TooEarly: its kubelet has reported nothing yet, and may do so soon.
+        """
+        if not action.early:
+            self._early.pop(action.uid, None)
+            return
+        now = self._clock()
+        left = self._early.setdefault(action.uid, now) + FIRST_STATUS_SECONDS - now
+        if len(self._early) > BINDINGS_REMEMBERED:
+            self._early.popitem(last=False)
+        if left > 0:
+            raise TooEarly(left)
 
     async def _bind_with_status(self, action: Bind) -> bool:
         """Bind a Pod and write its status by the subresource of embedded control planes. Return whether that is done.

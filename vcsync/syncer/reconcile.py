@@ -25,7 +25,7 @@ from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TOKENS, VOLUMES, node_of, offered
 from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
-from vcsync.syncer.executor import Executor, ObjectExists, Stale
+from vcsync.syncer.executor import Executor, ObjectExists, Stale, TooEarly
 from vcsync.syncer.host_index import HostTaken, Place
 from vcsync.syncer.kinds import metadata, persistentvolume, pod_return, token
 from vcsync.syncer.kinds.plan import (
@@ -324,6 +324,9 @@ class Reconciler:
                     )
             except OverBudget as error:
                 raise self._over_budget(kind, item, pair, action, error) from error
+            except TooEarly as error:
+                reason = "the Pod is bound with its first status, which its kubelet has not written yet"
+                raise Parked(Wait(reason, after=error.after)) from error
             except WritesTooFast as error:
                 raise Parked(Wait(f"{_doing(action)}: {error}", after=error.after)) from error
             except (NotFound, Forbidden, Invalid, BadRequest, TooLarge) as error:

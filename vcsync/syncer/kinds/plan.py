@@ -95,6 +95,8 @@ class Bind(Struct, frozen=True):
     """Name of the virtual node."""
     status: dict[str, Any] | None = None
     """A merge patch of the subresource `status`, as that of a `Patch`; None if nothing of it differs."""
+    early: bool = False
+    """Whether the kubelet has reported nothing yet, so that its first status may come in time for the same write."""
 
 
 class EnsureNode(Struct, frozen=True):

@@ -335,7 +335,9 @@ def _status(
             body["status"] = status
     if binding:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
-        return EnsureNode(have.node_name), Bind(v.namespace, v.name, v.uid, virtual_node, body)
+        return EnsureNode(have.node_name), Bind(
+            v.namespace, v.name, v.uid, virtual_node, body, early=not pod_status.is_reported(p)
+        )
     if body is not None:
         return (Patch("tenant", PODS, v.namespace, v.name, v.uid, body, subresource="status"),)
     return ()

@@ -28,6 +28,11 @@ _SPECIAL: Final = frozenset(
 )
 
 
+def is_reported(p: Envelope) -> bool:
+    """Return whether the kubelet has written p's status: each of its reports has `startTime`, and nobody else writes it."""
+    return b'"startTime"' in p.status
+
+
 def status_up(
     v: Envelope,
     p: Envelope,

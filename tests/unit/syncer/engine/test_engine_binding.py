@@ -22,7 +22,7 @@ from vcsync.kube.errors import (
     TooManyRequests,
 )
 from vcsync.kube.resources import PODS
-from vcsync.syncer.executor import BINDING_SECONDS, Executor, Stale
+from vcsync.syncer.executor import BINDING_SECONDS, FIRST_STATUS_SECONDS, Executor, Stale, TooEarly
 from vcsync.syncer.kinds.plan import Bind
 
 TENANT = "tenant"
@@ -53,9 +53,9 @@ class Bench:
             clock=lambda: self.now,
         )
 
-    async def bind(self, uid: str, status: dict[str, Any] | None = None) -> None:
+    async def bind(self, uid: str, status: dict[str, Any] | None = None, *, early: bool = False) -> None:
         await self.executor.execute(
-            Bind("shop", "web", uid, "node-1.r1", status),
+            Bind("shop", "web", uid, "node-1.r1", status, early),
             None,  # type: ignore[arg-type]
             confirm=_nothing,
             notify=lambda _: None,
@@ -100,6 +100,34 @@ async def test_the_binding_and_the_status_are_one_write(bench: Bench) -> None:
     stored = bench.tenant.objects["pods", "shop", "web"]
     assert (stored["spec"]["nodeName"], stored["status"]["phase"]) == ("node-1.r1", "Running")
     assert bench.observed == ["web"], "the cache has the answer before the watch reports it"
+
+
+async def test_a_binding_waits_for_the_first_status(bench: Bench) -> None:
+    with pytest.raises(TooEarly) as waits:
+        await bench.bind("u1", early=True)
+    assert waits.value.after == FIRST_STATUS_SECONDS
+    assert bench.verbs() == []
+    await bench.bind("u1", RUNNING)
+    assert bench.verbs() == [ONE_WRITE]
+
+
+async def test_a_kubelet_that_does_not_report_delays_a_binding_once(bench: Bench) -> None:
+    for passed in (0.0, 0.4):
+        bench.now += passed
+        with pytest.raises(TooEarly) as waits:
+            await bench.bind("u1", early=True)
+    assert waits.value.after == pytest.approx(FIRST_STATUS_SECONDS - 0.4)
+    bench.now += 0.6
+    await bench.bind("u1", early=True)
+    assert bench.verbs() == [ONE_WRITE]
+
+
+async def test_elsewhere_a_binding_does_not_wait(elsewhere: Bench) -> None:
+    await elsewhere.bind("u1")
+    elsewhere.verbs()
+    elsewhere.tenant.put(PODS, {"metadata": {"name": "web", "uid": "u2"}}, "shop")
+    await elsewhere.bind("u2", early=True)
+    assert elsewhere.verbs() == ["create binding"]
 
 
 async def test_a_binding_without_a_status_is_one_write_too(bench: Bench) -> None:

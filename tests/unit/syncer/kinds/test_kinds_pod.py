@@ -108,6 +108,7 @@ def test_a_binding_without_news_of_the_status_carries_none(bench: Bench) -> None
     (plan,) = bench.settle("pods", "shop", "web")
     assert kinds_of(plan.actions) == [EnsureNode, Bind]
     assert plan.actions[1].status is None
+    assert plan.actions[1].early, "a status may follow soon"
 
 
 def test_an_unschedulable_pod_has_the_reason(bench: Bench) -> None:

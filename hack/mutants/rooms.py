@@ -67,11 +67,16 @@ ROOMS = {
         (
             *_modules(
                 f"{PLANE}/authorization",
-                "authorizer bootstrap escalation guests impersonation node_graph nodes policy policy_reader rbac recently_used",
+                "authorizer bootstrap escalation guests impersonation node_graph nodes policy policy_reader rbac recently_used "
+                "syncers",
             ),
             f"{PLANE}/reviews/*",
         ),
-        (f"{PLANE_TESTS}/identity", f"{PLANE_TESTS}/grants/test_grants_guests.py"),
+        (
+            f"{PLANE_TESTS}/identity",
+            f"{PLANE_TESTS}/grants/test_grants_guests.py",
+            f"{PLANE_TESTS}/requests/test_apiserver_bound_status.py",
+        ),
     ),
     "admission": Room((f"{PLANE}/admission/*",), (f"{PLANE_TESTS}/admission",)),
     "registry": Room(

@@ -38,19 +38,20 @@ class StepMeter:
 
 
 async def in_steps(
-    items: Iterable[T], *, pause: float = 0.0, meter: StepMeter | None = None
+    items: Iterable[T | None], *, pause: float = 0.0, meter: StepMeter | None = None
 ) -> AsyncIterator[T]:
     """Yield items, and let other tasks run after every `STEP_ITEMS` of them.
 
     Args:
-        items: the items. A generator is advanced by one step at a time.
+        items: the items. A generator is advanced by one step at a time. None stands for work that yields nothing.
         pause: seconds to pause between two steps. With 0, tasks that are ready run once.
         meter: measures the steps, including what the caller does with the items without waiting.
     """
     meter = meter or StepMeter()
     meter.start_step()
     for count, item in enumerate(items, 1):
-        yield item
+        if item is not None:
+            yield item
         if count % STEP_ITEMS == 0:
             meter.end_step()
             await asyncio.sleep(pause)

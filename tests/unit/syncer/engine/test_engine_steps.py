@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -135,6 +136,32 @@ async def test_walks_over_many_pods_are_made_in_steps(
         assert len(asked) == MANY + 1
         assert asked[0] == Item("namespaces", "", "shop"), "what others depend on comes first"
     assert counted.most > 1
+
+
+async def test_objects_that_both_sides_have_are_walked_over_in_steps_too(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second side yields nothing then, and still takes its time."""
+    tenant, _ = session()
+    fill(tenant)
+    above = tenant.objects.tenant_caches.reflectors[PODS]
+    labels = {names.SUPER_CLUSTER: "r1"}
+    for number in range(MANY):
+        above.observe(Envelope(f"pod-{number}", "shop", f"uid-{number}", "7", labels=labels))
+    counted = Counted()
+    walked = tenant.objects._super_items
+
+    def counting(*args: Any) -> Iterator[Item]:
+        for item in walked(*args):
+            counted()
+            yield item
+
+    monkeypatch.setattr(tenant.objects, "_super_items", counting)
+
+    async def walk() -> None:
+        assert len([item async for item in tenant.reconciler.unsettled()]) == MANY + 1
+
+    assert await counted.during(walk()) <= STEP_ITEMS + 1
 
 
 async def test_orphans_in_the_super_cluster_are_counted_among_all_objects(session: Session) -> None:

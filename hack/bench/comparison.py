@@ -36,7 +36,7 @@ _PROCESSES: dict[str, dict[Contender, str]] = {
     },
     "etcd": dict.fromkeys(EVERYONE, "etcd"),
 }
-"""What a process is for -> its name in the turns of each contender that has it."""
+"""Purpose of a process -> its name in the turns of each contender that has it."""
 _HEADINGS = ("", "direct", "ours", "peer", "ours to peer", "aim", "")
 
 STACK_AIM, ADDED_AIM, BURST_AIM = 0.9, 0.7, 1.0

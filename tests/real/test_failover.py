@@ -1,4 +1,4 @@
-"""What leaves a super cluster that is lost: slices and Pods by the tenant's policy, and nothing runs twice."""
+"""Slices and Pods leave a lost super cluster by the policy of their tenant, and nothing runs twice."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ def test_a_claim_that_a_tenant_calls_bound_gets_no_volume(mine: Space) -> None:
 
 
 def test_a_tenant_has_no_way_to_write_the_victims_objects(mine: Space, victim: Space) -> None:
-    """What all of these attacks are about is as it was, and the attacker's own credentials end at its own API."""
+    """The targets of all attacks are unchanged, and the attacker's own credentials end at its own API."""
     assert victim.running("web")
     assert victim.there("r1", "secrets", "password") is not None
     with pytest.raises(KubectlError, match=r"NotFound|not found"):

@@ -1100,7 +1100,7 @@ async def test_a_tenant_without_slices_here_is_not_watched_until_it_has_some(sta
 
 @pytest.mark.parametrize("kind", [NODES, PERSISTENT_VOLUMES])
 async def test_a_tenant_with_something_of_this_super_cluster_is_watched(stage: Stage, kind: Resource) -> None:
-    """What an earlier process left there is removed."""
+    """Remains of an earlier process have to be removed."""
     stage.meta.remove(NAMESPACE_PLACEMENTS, "shop", KEY)
     stage.tenant.put(kind, "left.r1", metadata={"labels": {names.SUPER_CLUSTER_ID: "r1"}})
     async with stage.running() as syncer:

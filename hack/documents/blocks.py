@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_FILE = re.compile(r"# ([\w.-]+\.yaml)\b")
+_FILE = re.compile(r"# ([\w.-]+\.(?:yaml|py))\b")
 _FENCE = re.compile(r"^\s*```(.*)$")
 
 

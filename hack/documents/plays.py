@@ -15,6 +15,7 @@ DOCUMENTS = (
     "docs/identity.md",
     "docs/metering.md",
     "docs/operating.md",
+    "docs/operators.md",
     "docs/performance.md",
     "docs/policies.md",
     "docs/tenants.md",
@@ -125,6 +126,11 @@ PLAYS: Mapping[str, Play] = {
                 "vcsync tenant add acme --kubeconfig acme.kubeconfig",
             ),
         },
+    ),
+    "docs/operators.md": Play(
+        instead={"pip install . kopf": FROM_CHECKOUT["pip install ."]},
+        # A reader waits until `vcsync up` says that it is ready.
+        before={"kubectl apply -f definition": ("until kubectl get serviceaccount default; do sleep 0.5; done",)},
     ),
     "docs/operating.md": Play(
         clusters=("meta", "r1", "acme", "east", "west"),

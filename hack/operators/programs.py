@@ -64,7 +64,7 @@ def program(operator: Operator, package: str, report: Progress) -> Path:
         return built
     report(f"{operator.name}: building the tests of {package}")
     unfinished, log = built.with_suffix(".unfinished"), built.with_suffix(".build.log")
-    command = [str(find_go(report)), "test", "-c", "-o", str(unfinished), f"./{package}"]
+    command = [str(find_go(report)), "test", "-c", "-vet=off", "-o", str(unfinished), f"./{package}"]
     with log.open("wb") as output:
         run = subprocess.run(
             command, cwd=source, env=_environment(), stdout=output, stderr=subprocess.STDOUT, check=False

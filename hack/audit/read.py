@@ -42,14 +42,16 @@ _RULES = (
 )
 _SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 _SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OPTIONAL = (_SNAPSHOTS, _SERVICE_CIDRS)
 """Kinds that clusters may lack, as they come with a CustomResourceDefinition or a later version."""
 TENANT_KINDS = (
     *(f"/api/v1/{kind}" for kind in (*_CORE, "persistentvolumes", "nodes", "events")),
     *_RULES,
     _SNAPSHOTS,
+    _DEFINITIONS,
 )
-SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES, *_OPTIONAL)
+SUPER_KINDS = (*(f"/api/v1/{kind}" for kind in (*_CORE, "nodes")), *_RULES, _DEFINITIONS, *_OPTIONAL)
 _OURS = "/apis/tenancy.x-k8s.io/v1alpha1"
 META_KINDS = (f"{_OURS}/virtualclusters", f"{_OURS}/superclusters", f"{_OURS}/namespaceplacements")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from hack.audit import (
     claims,
     cluster_ips,
+    definitions,
     endpoints,
     hosts,
     isolation,
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     claims.claims,
     claims.device_claims,
     snapshots.snapshots,
+    definitions.published_definitions,
     pods.pods,
     pods.pod_copies,
     nodes_and_tokens.virtual_nodes,

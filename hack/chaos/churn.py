@@ -4,12 +4,12 @@ import http.client
 import threading
 from collections import Counter
 
-from hack.chaos import actions, claims
+from hack.chaos import actions, claims, published
 from hack.chaos.actions import Action
 from hack.chaos.users import Users
 from hack.testbed.cluster import Cluster
 
-ACTIONS = (*actions.ACTIONS, *claims.ACTIONS)
+ACTIONS = (*actions.ACTIONS, *claims.ACTIONS, *published.ACTIONS)
 """The actions of users, with their relative frequencies."""
 PATIENCE = 30.0
 
@@ -24,6 +24,7 @@ class Churn:
         super_ids: of the super clusters, for users who write our labels.
         outages: whether the control plane is sometimes killed, so that users must expect no answer.
         store_lost: whether its etcd is sometimes unavailable, so that users must expect 5xx.
+        own_range: its own range of cluster IPs, as a CIDR; "" without one.
     """
 
     def __init__(
@@ -35,9 +36,11 @@ class Churn:
         super_ids: tuple[str, ...],
         outages: bool = False,
         store_lost: bool = False,
+        own_range: str = "",
     ) -> None:
         self._cluster = cluster
         self._users = Users(cluster.name, seed, super_ids=super_ids, store_lost=store_lost)
+        self._users.range = own_range
         self._pause = pause
         self._outages = outages
         self.done: Counter[str] = Counter()

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from hack.chaos.claims import DEVICES, FEW_STORAGE, STORAGE
+from hack.chaos.published import GAUGES, TENANTS_RANGE, service_cidr
 from hack.testbed.classes import CLASSES, device_class, resource_slice
 from hack.testbed.cluster import Cluster
 from hack.testbed.provisioner import Provisioner, storage_class
@@ -30,6 +31,8 @@ _PATHS: Mapping[str, str] = {
     "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ServiceCIDR": "/apis/networking.k8s.io/v1/servicecidrs",
 }
 _BALANCED = ("/api/v1/services", "/apis/networking.k8s.io/v1/ingresses")
 """Collections whose objects get addresses."""
@@ -91,6 +94,7 @@ class Operator:
     def _published(self, cluster: Cluster, *, few: bool) -> Iterable[Json]:
         yield from (storage_class(STORAGE), *((storage_class(FEW_STORAGE),) if few else ()))
         yield from _changeable()
+        yield service_cidr(TENANTS_RANGE)
         for node in cluster.call("GET", "/api/v1/nodes")[1]["items"]:
             yield resource_slice(node["metadata"]["name"], DEVICES_OF_A_NODE)
 
@@ -129,7 +133,7 @@ class Operator:
 
 
 def _changeable() -> tuple[Json, ...]:
-    return (*CLASSES, device_class(DEVICES))
+    return (*CLASSES, device_class(DEVICES), GAUGES)
 
 
 def _label(cluster: Cluster, body: Json, value: str | None) -> bool:

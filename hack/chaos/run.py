@@ -17,6 +17,7 @@ from hack.audit.world import place
 from hack.chaos.churn import Churn
 from hack.chaos.faults import Cutter, Etcd, Killer, Outages, Server
 from hack.chaos.operator import Operator
+from hack.chaos.published import own_ranges, service_cidr
 from hack.chaos.spy import Sighting, Spy
 from hack.chaos.witness import Witness
 from hack.system import System, SystemFailed
@@ -115,7 +116,8 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         )
         stack.push_async_callback(asyncio.to_thread, system.stop)
         await asyncio.to_thread(system.install)
-        await asyncio.to_thread(_let_nodes_go_soon, bed)
+        ranges = own_ranges(tuple(bed.tenants))
+        await asyncio.to_thread(_configure, bed, ranges)
         await asyncio.to_thread(system.start)
         report("the system runs")
         outcome = Outcome()
@@ -128,6 +130,7 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
                 super_ids=supers,
                 outages=weather.longest_service > 0,
                 store_lost=weather.etcd,
+                own_range=ranges.get(name, ""),
             )
             for name, cluster in bed.tenants.items()
         }
@@ -285,9 +288,16 @@ def _compared(world: World) -> dict[str, int]:
     return dict(Counter(kind for kind, namespace, name in places if (namespace or name).startswith(starts)))
 
 
-def _let_nodes_go_soon(bed: TestBed) -> None:
-    spec = {"virtualNodeLingerSeconds": LINGER_SECONDS, "heartbeatSeconds": LINGER_SECONDS}
-    for name in bed.tenants:
+def _configure(bed: TestBed, ranges: Mapping[str, str]) -> None:
+    """Have virtual nodes go soon, and give some tenants ranges of cluster IPs of their own."""
+    for name, tenant in bed.tenants.items():
+        spec: dict[str, object] = {
+            "virtualNodeLingerSeconds": LINGER_SECONDS,
+            "heartbeatSeconds": LINGER_SECONDS,
+        }
+        if cidr := ranges.get(name):
+            tenant.kubectl("apply", "-f", "-", input=json.dumps(service_cidr(cidr)))
+            spec["serviceCidr"] = cidr
         bed.meta.kubectl(
             "-n", "vcsync", "patch", "vc", name, "--type=merge", "-p", json.dumps({"spec": spec})
         )

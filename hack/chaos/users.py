@@ -49,6 +49,8 @@ class Users:
         self.left: list[str] = []
         """Names of deleted namespaces, which may be created again."""
         self._count = 0
+        self.range = ""
+        """The tenant's own range of cluster IPs, as a CIDR; "" without one."""
         self.session: Session | None = None
         """Connection to the tenant's control plane; None while nobody acts."""
 

@@ -34,7 +34,7 @@ from vcsync.published.kind import SELECTOR as PUBLIC
 from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import persistentvolume, token
-from vcsync.syncer.kinds.node import kubelet_moved, readiness
+from vcsync.syncer.kinds.node import kubelet_fields_changed, readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
 from vcsync.syncer.memory import MemoryLimit
 from vcsync.syncer.store_budget import growth_of
@@ -647,17 +647,19 @@ class TenantCaches(_Side):
                     yield Item(kind.name, each.namespace, each.name)
 
     def _node_changed(self, change: Change) -> None:
-        """Enqueue a virtual node that was deleted, or whose readiness another client changed.
+        """Enqueue a virtual node that was deleted, or whose readiness or kubelet's fields another client changed.
 
         A virtual node that was deleted in the tenant may still be needed. A node that the tenant's node controller marked
         as unknown, because its heartbeats were late, does not become ready by the next heartbeat: like a kubelet, the
-        syncer must write its status again. It also corrects the address of the kubelet, which the tenant may have changed.
+        syncer must write its status again. It also corrects the kubelet's address and amounts that the tenant has changed.
         """
         self._count_bytes(NODES, change)
         old, new = change.old, change.new
         if old is not None and new is not None and (old.spec, old.labels) != (new.spec, new.labels):
             self.on_node_change(old, new)
-        if old is not None and (new is None or _readiness_changed(old, new) or kubelet_moved(old, new)):
+        if old is None:
+            return
+        if new is None or _readiness_changed(old, new) or kubelet_fields_changed(old, new):
             node = names.split_virtual_node(old.name, self._super_id)
             if node is not None:
                 self._enqueue(self._tenant, Item(NODES.plural, "", node))

@@ -302,6 +302,60 @@ def test_a_definition_that_the_tenant_changes_becomes_its_own(pool: Pool, space:
         eventually(lambda: publishers(space) == "r1" and versions(space) == [V1], RETRIED_SECONDS)
 
 
+@contextmanager
+def forbidden(space: Space, message: str) -> Iterator[None]:
+    """Have the tenant's own admission refuse the definition, until the block ends."""
+    name = "no-widgets"
+    rule = {
+        "apiGroups": ["apiextensions.k8s.io"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE"],
+        "resources": ["customresourcedefinitions"],
+        "resourceNames": [WIDGETS],
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policy = {
+        **kind,
+        "kind": "ValidatingAdmissionPolicy",
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": message}],
+        },
+    }
+    binding = {
+        **kind,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    space.apply(policy, binding)
+
+    def refused() -> bool:
+        try:
+            space.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(widgets(public=False)))
+        except KubectlError as error:
+            return message in str(error)
+        return False
+
+    try:
+        eventually(refused)
+        yield
+    finally:
+        space.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
+
+
+def test_a_definition_that_the_tenants_admission_refuses_is_offered_again_after_a_change(
+    pool: Pool, space: Space
+) -> None:
+    with ExitStack() as stack:
+        with forbidden(space, "the quota of definitions is used up"):
+            stack.enter_context(at(pool, "r1", widgets()))
+            told(space, "NotPublished", "the quota of definitions is used up")
+            assert seen(space) is None
+        changed = widgets(version(V1, colour={"type": "string"}))
+        pool.supers["r1"].kubectl("apply", "-f", "-", input=json.dumps(changed))
+        eventually(lambda: publishers(space) == "r1")
+
+
 def test_the_role_can_change_no_definition_that_it_has_not_made(space: Space) -> None:
     user = (
         f"--as=system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(names.ROLE_NSSCHEDULER)}"

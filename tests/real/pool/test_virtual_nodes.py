@@ -169,6 +169,23 @@ def test_a_deleted_virtual_node_is_restored_while_its_pods_exist(space: Space) -
     assert space.running("one")["metadata"]["uid"] == mine["metadata"]["uid"]
 
 
+def test_amounts_that_a_tenant_writes_into_a_virtual_node_are_repaired(space: Space) -> None:
+    space.apply(pod("one", on="r1"))
+    node = space.running("one")["spec"]["nodeName"]
+    if not may_write(space, node):
+        return
+
+    def amounts() -> Json:
+        return {field: virtual_nodes(space)[node]["status"][field] for field in ("capacity", "allocatable")}
+
+    own = amounts()
+    forged = {"status": {"capacity": {"cpu": "4711"}, "allocatable": {"cpu": "4711"}}}
+    space.kubectl(
+        "patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(forged)
+    )
+    eventually(lambda: amounts() == own)
+
+
 def test_a_cordon_and_a_priority_class_get_events_that_they_have_no_effect(space: Space) -> None:
     space.apply(pod("one", on="r1"))
     node = space.running("one")["spec"]["nodeName"]

@@ -190,8 +190,8 @@ class Steps:
 
 def stream(seed: int) -> tuple[Churn, list[tuple[str, str, object]]]:
     cluster = PaperCluster()
-    churn = Churn(cluster, seed, pause=0.0, super_ids=("r1", "r2"))  # type: ignore[arg-type]
-    churn.run(Steps(400))  # type: ignore[arg-type]
+    churn = Churn(cluster, seed, pause=0.0, super_ids=("r1", "r2"), own_range="10.80.0.0/20")  # type: ignore[arg-type]
+    churn.run(Steps(800))  # type: ignore[arg-type]
     return churn, cluster.calls
 
 

@@ -32,6 +32,7 @@ _PUBLIC_NODE_INFO: Final = (
 )
 _PRIVATE_NODE_INFO: Final = ("machineID", "systemUUID", "bootID")
 """Fields that the API requires, by which tenants could recognise a machine. They are empty."""
+_KUBELET_FIELDS: Final = ("addresses", "allocatable", "capacity", "daemonEndpoints", "nodeInfo")
 NO_KUBELET_PORT: Final = 65536
 """An invalid port, so that no API server connects to it.
 
@@ -117,12 +118,12 @@ def readiness(node: Envelope) -> str:
     return next((each.status for each in conditions if each.type == "Ready"), "")
 
 
-def kubelet_moved(old: Envelope, new: Envelope) -> bool:
-    """Return whether the address or the port of a virtual node's kubelet differs between two states of it."""
+def kubelet_fields_changed(old: Envelope, new: Envelope) -> bool:
+    """Return whether two states of a virtual node differ in what nobody but a kubelet reports: its address and its amounts."""
     if old.status == new.status:
         return False
     before, after = untyped(old.status), untyped(new.status)
-    return any(before.get(each) != after.get(each) for each in ("addresses", "daemonEndpoints"))
+    return any(before.get(each) != after.get(each) for each in _KUBELET_FIELDS)
 
 
 def node_gone_patch(v: Envelope, now: str) -> Json | None:

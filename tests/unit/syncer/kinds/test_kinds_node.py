@@ -14,7 +14,7 @@ from vcsync.api.without_effect import CORDONED, LABELLED, TAINTED
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
 from vcsync.syncer.kinds.node import (
-    kubelet_moved,
+    kubelet_fields_changed,
     node_gone_patch,
     node_lost_patch,
     node_patch,
@@ -153,8 +153,11 @@ def test_a_virtual_node_follows_the_address_of_the_kubelet_api(
 
 
 @pytest.mark.parametrize(
-    ("change", "moved"),
+    ("change", "noticed"),
     [
+        ({"capacity": {"cpu": "4711"}}, True),
+        ({"allocatable": {"cpu": "4711"}}, True),
+        ({"nodeInfo": {"machineID": "forged"}}, True),
         ({"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}, True),
         ({"addresses": [{"type": "InternalIP", "address": "192.0.2.8"}]}, True),
         ({"addresses": None}, True),
@@ -162,10 +165,10 @@ def test_a_virtual_node_follows_the_address_of_the_kubelet_api(
         ({}, False),
     ],
 )
-def test_a_tenant_that_moves_its_kubelet_is_noticed(change: Json, moved: bool) -> None:
+def test_a_tenant_that_writes_what_a_kubelet_reports_is_noticed(change: Json, noticed: bool) -> None:
     before = virtual_node(envelope(node()), SERVED)
     after = {**before, "status": {**before["status"], **change}}
-    assert kubelet_moved(envelope(before), envelope(after)) is moved
+    assert kubelet_fields_changed(envelope(before), envelope(after)) is noticed
 
 
 def test_a_hostname_too_long_for_a_label_is_left_out() -> None:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from hack.chaos.claims import DEVICES, FEW_STORAGE, STORAGE
-from hack.chaos.published import GAUGES, TENANTS_RANGE, service_cidr
-from hack.testbed.classes import CLASSES, device_class, resource_slice
+from hack.chaos.published import TENANTS_RANGE, service_cidr
+from hack.testbed.classes import CLASSES, GAUGES, device_class, resource_slice
 from hack.testbed.cluster import Cluster
 from hack.testbed.provisioner import Provisioner, storage_class
 from vcsync.api import names

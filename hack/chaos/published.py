@@ -1,4 +1,4 @@
-"""What the operator publishes beside classes: a CustomResourceDefinition, and ranges of cluster IPs; and what users do with it."""
+"""Actions of users on what the operator publishes beside classes: a CustomResourceDefinition, and ranges of cluster IPs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from hack.chaos.actions import Action
 from hack.chaos.users import Users
-from hack.testbed.classes import PUBLIC
+from hack.testbed.classes import GAUGES, PUBLIC
 
 Json = dict[str, Any]
 
@@ -18,29 +18,7 @@ It is large, because API servers also choose addresses of it for Services that a
 """
 _FIXED = 200
 """Number of addresses that the users of one tenant ask for, so that they ask for some twice."""
-_GROUP, _PLURAL = "published.example.com", "gauges"
-_DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{_PLURAL}.{_GROUP}"
-GAUGES: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"{_PLURAL}.{_GROUP}", **PUBLIC},
-    "spec": {
-        "group": _GROUP,
-        "names": {"kind": "Gauge", "plural": _PLURAL},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
-"""A definition that all super clusters publish alike."""
+_DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{GAUGES['metadata']['name']}"
 
 
 def own_ranges(tenants: tuple[str, ...]) -> dict[str, str]:
@@ -69,7 +47,9 @@ def put_fixed_service(users: Users) -> None:
         "ports": [{"port": 80}],
         "selector": {"app": users.known("app")},
     }
-    users.call("POST", users.path("services"), {"metadata": users.metadata(users.known("fixed")), "spec": spec})
+    users.call(
+        "POST", users.path("services"), {"metadata": users.metadata(users.known("fixed")), "spec": spec}
+    )
 
 
 def delete_fixed_service(users: Users) -> None:
@@ -78,8 +58,9 @@ def delete_fixed_service(users: Users) -> None:
 
 def put_gauge(users: Users) -> None:
     """Create an object of the published definition, which stays in the tenant."""
-    path = f"/apis/{_GROUP}/v1/namespaces/{users.namespace()}/{_PLURAL}"
-    about = {"apiVersion": f"{_GROUP}/v1", "kind": "Gauge", "metadata": users.metadata(users.known("gauge"))}
+    group, plural = GAUGES["spec"]["group"], GAUGES["spec"]["names"]["plural"]
+    path = f"/apis/{group}/v1/namespaces/{users.namespace()}/{plural}"
+    about = {"apiVersion": f"{group}/v1", "kind": "Gauge", "metadata": users.metadata(users.known("gauge"))}
     users.call("POST", path, about)
 
 

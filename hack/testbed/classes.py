@@ -1,4 +1,4 @@
-"""Classes that an operator publishes to tenants, and the devices of a driver that does not exist. Pure."""
+"""Classes and a definition that an operator publishes to tenants, and the devices of a driver that does not exist. Pure."""
 
 from __future__ import annotations
 
@@ -40,6 +40,28 @@ CLASSES: tuple[Json, ...] = (
     },
 )
 """Published classes without state."""
+
+GAUGES: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gauges.published.example.com", **PUBLIC},
+    "spec": {
+        "group": "published.example.com",
+        "names": {"kind": "Gauge", "plural": "gauges"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+"""A definition that a super cluster publishes."""
 
 
 def device_class(name: str) -> Json:

@@ -19,7 +19,7 @@ from pool_kit import Json, Pool, Space, container, deployment, is_running, pod
 from volume_kit import bound, claim, published, user
 
 from hack.testbed import Cluster
-from hack.testbed.classes import CLASSES
+from hack.testbed.classes import CLASSES, GAUGES
 from hack.testbed.provisioner import storage_class
 from tests.real.waiting import eventually
 from vcsync.syncer.pod_meter import WRITE_SECONDS
@@ -43,6 +43,7 @@ REVIEWS = {"tokenreviews", "subjectaccessreviews"}
 ALLOCATES = os.environ.get("VCSYNC_SUPERS") != "hollow" and os.environ.get("VCSYNC_NODES") != "real"
 """True if the super clusters allocate devices: they have a kube-scheduler, and nodes without drivers. Elsewhere Pods wait."""
 
+TENANTS = ("acme", "umbrella")
 CLASS_PLURALS = ("ingressclasses.networking.k8s.io", "priorityclasses", "runtimeclasses")
 
 
@@ -99,14 +100,25 @@ def _endpoint_slice(service: str) -> Json:
 
 @contextmanager
 def published_classes(pool: Pool) -> Iterator[None]:
-    """Publish a class of each kind in all super clusters."""
+    """Publish a class of each kind and a definition in all super clusters."""
+    definition = GAUGES["metadata"]["name"]
     with ExitStack() as stack:
+        for tenant in TENANTS:  # it stays there when it is not published any more
+            stack.callback(
+                pool.cluster(tenant).kubectl,
+                "delete",
+                "crd",
+                definition,
+                "--ignore-not-found",
+                "--wait=false",
+            )
         stack.enter_context(published(pool, {each: [storage_class("fast")] for each in pool.supers}))
         if ALLOCATES:
             stack.enter_context(device_kit.with_devices(pool, dict.fromkeys(pool.supers, ("gpu",))))
         for cluster in pool.supers.values():
-            body = {"apiVersion": "v1", "kind": "List", "items": CLASSES}
+            body = {"apiVersion": "v1", "kind": "List", "items": [*CLASSES, GAUGES]}
             cluster.kubectl("apply", "-f", "-", input=json.dumps(body))
+            stack.callback(cluster.kubectl, "delete", "crd", definition, "--ignore-not-found")
             for plural, each in zip(CLASS_PLURALS, CLASSES, strict=True):
                 stack.callback(
                     cluster.kubectl, "delete", plural, each["metadata"]["name"], "--ignore-not-found"
@@ -133,7 +145,7 @@ def test_a_settled_system_writes_nothing_but_heartbeats(pool: Pool) -> None:
     number = len(pool.supers)
     slices = {"cpu": f"{500 * number}m", "memory": f"{512 * number}Mi"}
     with published_classes(pool), pool.network(), ExitStack() as stack:
-        spaces = [stack.enter_context(pool.space(tenant, hard=slices)) for tenant in ("acme", "umbrella")]
+        spaces = [stack.enter_context(pool.space(tenant, hard=slices)) for tenant in TENANTS]
         for space in spaces:
             eventually(lambda space=space: _classes_shown(space))  # type: ignore[misc]
             space.apply(*objects())
@@ -158,6 +170,7 @@ def _classes_shown(space: Space) -> bool:
         ("storageclass", *CLASS_PLURALS), ("fast", "public", "urgent", "sandbox"), strict=True
     ):
         space.tenant.kubectl("get", plural, each)
+    space.tenant.kubectl("get", "crd", GAUGES["metadata"]["name"])
     return True
 
 

@@ -180,9 +180,7 @@ def test_amounts_that_a_tenant_writes_into_a_virtual_node_are_repaired(space: Sp
 
     own = amounts()
     forged = {"status": {"capacity": {"cpu": "4711"}, "allocatable": {"cpu": "4711"}}}
-    space.kubectl(
-        "patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(forged)
-    )
+    space.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(forged))
     eventually(lambda: amounts() == own)
 
 

@@ -130,7 +130,9 @@ PLAYS: Mapping[str, Play] = {
     "docs/operators.md": Play(
         instead={"pip install . kopf": FROM_CHECKOUT["pip install ."]},
         # A reader waits until `vcsync up` says that it is ready.
-        before={"kubectl apply -f definition": ("until kubectl get serviceaccount default; do sleep 0.5; done",)},
+        before={
+            "kubectl apply -f definition": ("until kubectl get serviceaccount default; do sleep 0.5; done",)
+        },
     ),
     "docs/operating.md": Play(
         clusters=("meta", "r1", "acme", "east", "west"),

@@ -5,14 +5,15 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
-from hack.embedded import ControlPlane
-from hack.operators import sides
+from hack.operators import kopf_examples, sides
 from hack.operators.cases import Case, Comparison, again, compare, total
 from hack.operators.catalog import OPERATORS, Operator
 from hack.operators.programs import prepare, program, slug
@@ -22,6 +23,23 @@ KNOWN: Mapping[str, Mapping[str, str]] = yaml.safe_load(
 )
 """Operator -> case that differs -> reason."""
 TERMINATED = 143
+
+
+class Suite(NamedTuple):
+    """The tests of one package; `compared` runs them, with the folder for logs. `short`: whether the short form has it."""
+
+    operator: str
+    version: str
+    package: str
+    short: bool
+    compared: Callable[[Path], Comparison]
+
+
+class Result(NamedTuple):
+    """What the tests of one package gave."""
+
+    suite: Suite
+    comparison: Comparison
 
 
 def main() -> int:
@@ -35,72 +53,79 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # No process remains.
     wanted = [
-        (operator, package)
-        for operator in OPERATORS
-        for package in (operator.short if options.short else operator.packages)
-        if re.search(options.only, f"{operator.name} {package}")
+        each
+        for each in suites()
+        if (each.short or not options.short) and re.search(options.only, f"{each.operator} {each.package}")
     ]
-    with (
-        nullcontext(options.logs)
-        if options.logs
-        else tempfile.TemporaryDirectory(prefix="vcsync-operators-") as logs,
-        ControlPlane(Path(logs) / "plane", arguments=sides.ALLOWED_WEBHOOKS) as plane,
-    ):
-        found = [
-            (operator, package, _compared(operator, package, plane, Path(logs).absolute()))
-            for operator, package in wanted
-        ]
+    temporary = tempfile.TemporaryDirectory(prefix="vcsync-operators-")
+    with nullcontext(options.logs) if options.logs else temporary as logs:
+        found = [_run(each, Path(logs).absolute() / each.operator / slug(each.package)) for each in wanted]
     unexpected = [
-        (operator, each)
-        for operator, _, comparison in found
-        for each in comparison.worse
-        if each.name not in KNOWN.get(operator.name, {})
+        case
+        for suite, comparison in found
+        for case in comparison.worse
+        if case.name not in KNOWN.get(suite.operator, {})
     ]
     _report(found)
-    print(
-        f"{total(each for *_, each in found).cases} cases in {len(found)} packages, {len(unexpected)} unexpected differences"
-    )
-    return 1 if unexpected or not total(each for *_, each in found).equal else 0
+    whole = total(each.comparison for each in found)
+    print(f"{whole.cases} cases in {len(found)} packages, {len(unexpected)} unexpected differences")
+    return 1 if unexpected or not whole.equal else 0
 
 
-def _compared(operator: Operator, package: str, plane: ControlPlane, logs: Path) -> Comparison:
-    """Run the tests of a package on both sides. A case that differs runs a second time on a tenant."""
-    test, where = program(operator, package, print), prepare(operator, print) / package
-    folder = logs / operator.name / slug(package)
-    with sides.kube_apiserver(folder / "bed") as kubeconfig:
-        real = sides.run(test, where, kubeconfig, folder / "kube-apiserver")
-    found = compare(real, _on_tenant(test, where, plane, folder / "tenant"))
-    if found.worse:
-        found = again(found, compare(real, _on_tenant(test, where, plane, folder / "tenant-again")))
+def suites() -> list[Suite]:
+    """Return all suites."""
+    found = [
+        Suite(each.name, each.version, package, package in each.short, partial(_compared, each, package))
+        for each in OPERATORS
+        for package in each.packages
+    ]
+    examples = partial(kopf_examples.compared, report=print)
+    return [*found, Suite(kopf_examples.NAME, kopf_examples.VERSION, kopf_examples.TESTS, False, examples)]
+
+
+def _run(suite: Suite, logs: Path) -> Result:
+    found = suite.compared(logs)
     print(
-        f"{operator.name} {package}: {found.cases} cases, {found.equal} equal, {len(found.worse)} worse, "
+        f"{suite.operator} {suite.package}: {found.cases} cases, {found.equal} equal, {len(found.worse)} worse, "
         f"{len(found.better)} better, {len(found.neither)} on neither",
         flush=True,
     )
     for each in found.worse:
         print(f"  worse: {each.name}: {each.message}", flush=True)
+    return Result(suite, found)
+
+
+def _compared(operator: Operator, package: str, logs: Path) -> Comparison:
+    """Run the tests of a package of Go on both sides. A case that differs runs a second time on a tenant."""
+    test, where = program(operator, package, print), prepare(operator, print) / package
+    with sides.kube_apiserver(logs / "bed") as kubeconfig:
+        real = sides.run(test, where, kubeconfig, logs / "kube-apiserver")
+    found = compare(real, _on_tenant(test, where, logs / "tenant"))
+    if found.worse:
+        found = again(found, compare(real, _on_tenant(test, where, logs / "tenant-again")))
     return found
 
 
-def _on_tenant(test: Path, where: Path, plane: ControlPlane, folder: Path) -> dict[str, Case]:
+def _on_tenant(test: Path, where: Path, folder: Path) -> dict[str, Case]:
     folder.mkdir(parents=True, exist_ok=True)
-    with sides.tenant(plane, folder) as kubeconfig:
+    with sides.tenant(folder) as kubeconfig:
         return sides.run(test, where, kubeconfig, folder)
 
 
-def _report(found: list[tuple[Operator, str, Comparison]]) -> None:
+def _report(found: Sequence[Result]) -> None:
     """Print a table with a line for each operator, and known differences that are gone."""
     print("\n" + _row("operator", "version", "packages", "cases", "equal", "worse", "better", "neither"))
-    for operator in OPERATORS:
-        ours = [each for other, _, each in found if other is operator]
+    every = suites()
+    for name, version in dict.fromkeys((each.operator, each.version) for each in every):
+        ours = [each.comparison for each in found if each.suite.operator == name]
         if not ours:
             continue
         whole = total(ours)
         counts = (whole.cases, whole.equal, len(whole.worse), len(whole.better), len(whole.neither))
-        print(_row(operator.name, operator.version, len(ours), *counts))
-        if len(ours) == len(operator.packages):
-            for name in sorted(KNOWN.get(operator.name, {}).keys() - {each.name for each in whole.worse}):
-                print(f"known.yaml: {operator.name}: {name} passes; remove it", file=sys.stderr)
+        print(_row(name, version, len(ours), *counts))
+        if len(ours) == sum(each.operator == name for each in every):
+            for case in sorted(KNOWN.get(name, {}).keys() - {each.name for each in whole.worse}):
+                print(f"known.yaml: {name}: {case} passes; remove it", file=sys.stderr)
 
 
 def _row(name: str, version: str, *counts: object) -> str:

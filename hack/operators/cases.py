@@ -63,6 +63,16 @@ def results(log: str, report: str = "") -> dict[str, Case]:
     return found
 
 
+def results_of_pytest(report: str) -> dict[str, Case]:
+    """Return name -> result of each case of pytest's report in the format of JUnit; skipped ones are left out."""
+    found: dict[str, Case] = {}
+    for case in ElementTree.fromstring(report).iter("testcase"):  # noqa: S314  our own program wrote it
+        broken = case.find("failure") is not None or case.find("error") is not None
+        if case.find("skipped") is None:
+            found[case.get("name", "")] = Case("failed", _message(case)) if broken else Case("passed")
+    return found
+
+
 def _message(case: ElementTree.Element) -> str:
     failure = next((each for tag in ("failure", "error") if (each := case.find(tag)) is not None), None)
     text = "" if failure is None else failure.get("message") or failure.text or ""

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +34,20 @@ def kube_apiserver(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def tenant(plane: ControlPlane, folder: Path) -> Iterator[Path]:
-    """Create a tenant without controllers, and yield its kubeconfig.
+def tenant(folder: Path) -> Iterator[Path]:
+    """Run an embedded control plane with a tenant without controllers, and yield the tenant's kubeconfig.
 
     The plug-in ServiceAccount of an embedded control plane stays on, so upstream's controller makes the accounts.
     """
-    name = f"operator-{uuid.uuid4().hex[:8]}"
-    kubeconfig = plane.create(name, "--controllers", "external", "--nodes", "own")
+    with ControlPlane(folder / "plane", arguments=ALLOWED_WEBHOOKS) as plane:
+        kubeconfig = plane.create("operator", "--controllers", "external", "--nodes", "own")
+        with _accounts(kubeconfig, folder):
+            yield kubeconfig
+
+
+@contextmanager
+def _accounts(kubeconfig: Path, folder: Path) -> Iterator[None]:
+    """Run the controller that makes ServiceAccounts named default."""
     programs = ensure(("kube-controller-manager", "kubectl"))
     command = [
         str(programs["kube-controller-manager"]), f"--kubeconfig={kubeconfig}", "--controllers=serviceaccount-controller",
@@ -52,7 +58,7 @@ def tenant(plane: ControlPlane, folder: Path) -> Iterator[Path]:
     try:
         account = [str(programs["kubectl"]), f"--kubeconfig={kubeconfig}", "get", "serviceaccount", "default"]
         eventually(lambda: subprocess.run(account, capture_output=True, check=False).returncode == 0)
-        yield kubeconfig
+        yield
     finally:
         controllers.terminate()
         controllers.wait()

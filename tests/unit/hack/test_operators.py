@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack.operators.cases import Case, Difference, again, compare, results
+from hack.operators.cases import Case, Difference, again, compare, results, results_of_pytest, total
 from hack.operators.catalog import OPERATORS
 from hack.operators.programs import slug
 
@@ -42,6 +42,23 @@ def test_cases_of_ginkgo_are_in_its_report_and_not_the_functions_that_start_it()
         "[It] deletes": Case("failed", "Expected gone"),
         "[It] hangs": Case("failed", "too late"),
         "TestNames/empty": Case("failed"),
+    }
+
+
+PYTEST = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="pytest">
+<testcase name="test_one[a]"/>
+<testcase name="test_one[b]"><failure message="assert 1 == 2">trace</failure></testcase>
+<testcase name="test_one[c]"><error message="no fixture">trace</error></testcase>
+<testcase name="test_one[d]"><skipped message="no library"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_cases_of_pytest_are_in_its_report() -> None:
+    assert results_of_pytest(PYTEST) == {
+        "test_one[a]": PASSED,
+        "test_one[b]": Case("failed", "assert 1 == 2"),
+        "test_one[c]": Case("failed", "no fixture"),
     }
 
 
@@ -85,3 +102,12 @@ def test_the_short_form_is_a_part_of_the_whole_and_files_have_names_of_their_own
     for operator in OPERATORS:
         assert set(operator.short) <= set(operator.packages)
         assert len({slug(each) for each in operator.packages}) == len(operator.packages)
+
+
+def test_the_total_has_the_cases_of_all_packages() -> None:
+    one, other = (
+        compare({"a": PASSED}, {"a": FAILED}),
+        compare({"b": PASSED, "c": FAILED}, {"b": PASSED, "c": PASSED}),
+    )
+    whole = total([one, other])
+    assert (whole.cases, whole.equal, whole.worse, whole.better) == (3, 1, one.worse, ("c",))

@@ -36,7 +36,7 @@ class Suite(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the tests of one package gave."""
+    """Result of the tests of one package."""
 
     suite: Suite
     comparison: Comparison

@@ -20,10 +20,20 @@ TESTS = "tests/e2e"
 LIMIT_SECONDS = 1200
 """Time limit of all examples."""
 REQUIREMENTS = (
-    f"kopf=={VERSION}", "pykube-ng==23.6.0", "kubernetes==37.0.2", "pytest==9.2.0", "pytest-asyncio==1.5.0",
-    "pytest-aiohttp==1.1.1", "pytest-mock==3.17.0", "pytest-timeout==2.4.0", "freezegun==1.5.5", "looptime==0.9", "kmock==0.8", "certbuilder==0.14.2",
+    f"kopf=={VERSION}",
+    "certbuilder==0.14.2",
     "certvalidator==0.11.1",
-)  # fmt: skip
+    "freezegun==1.5.5",
+    "kmock==0.8",
+    "kubernetes==37.0.2",
+    "looptime==0.9",
+    "pykube-ng==23.6.0",
+    "pytest==9.2.0",
+    "pytest-aiohttp==1.1.1",
+    "pytest-asyncio==1.5.0",
+    "pytest-mock==3.17.0",
+    "pytest-timeout==2.4.0",
+)
 """Packages that the tests import, in an environment of their own."""
 
 Progress = Callable[[str], None]

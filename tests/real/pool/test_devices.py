@@ -120,11 +120,8 @@ def test_commands_to_the_operators_drivers_are_refused(lab: Space) -> None:
     body["spec"]["devices"]["config"] = [{"opaque": opaque}]
     lab.apply(body, user("trainer", "commands"))
 
-    def refused() -> str:
-        [event] = lab.events("commands", "PolicyRefused")
-        return str(event["message"])
-
-    assert "spec.devices.config is not allowed here" in eventually(refused)
+    [event] = eventually(lambda: lab.events("commands", "PolicyRefused"))
+    assert "spec.devices.config is not allowed here" in event["message"]
     assert all(there(lab, each, "commands") is None for each in ("r1", "r2"))
 
 

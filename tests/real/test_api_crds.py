@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.testbed import Cluster, KubectlError, TestBed
 from tests.real.waiting import eventually
@@ -402,7 +404,14 @@ def test_a_tenant_accepts_the_walkthrough(testbed: TestBed) -> None:
     testbed.tenants["acme"].kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(file))
 
 
-def test_deployments_are_accepted_with_all_fields_and_meet_the_restricted_standard(meta: Cluster) -> None:
+@pytest.mark.parametrize("components", [[], ["placement-webhook"]], ids=["plain", "placement webhook"])
+def test_deployments_are_accepted_with_all_fields_and_meet_the_restricted_standard(
+    meta: Cluster, tmp_path: Path, components: list[str]
+) -> None:
+    folder = tmp_path / "config"
+    shutil.copytree(CONFIG, folder)
+    with (folder / "deploy/kustomization.yaml").open("a") as file:
+        file.write(json.dumps({"components": components})[1:-1] + "\n")
     meta.kubectl(
         "label",
         "namespace",
@@ -411,7 +420,7 @@ def test_deployments_are_accepted_with_all_fields_and_meet_the_restricted_standa
         "--overwrite",
     )
     try:
-        rendered = meta.kubectl("kustomize", str(CONFIG / "deploy"))
+        rendered = meta.kubectl("kustomize", str(folder / "deploy"))
         arguments = (
             "apply",
             "--server-side",
@@ -423,6 +432,14 @@ def test_deployments_are_accepted_with_all_fields_and_meet_the_restricted_standa
     finally:
         meta.kubectl("label", "namespace", names.SYSTEM_NAMESPACE, "pod-security.kubernetes.io/warn-")
     assert "deployment.apps/vcsync-syncer-r1" in shown
+    assert (f"endpointslice.discovery.k8s.io/{names.PLACEMENT_SERVICE}" in shown) == bool(components)
+    [scheduler] = [
+        each
+        for each in yaml.safe_load_all(rendered)
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", "vcsync-podscheduler")
+    ]
+    options = scheduler["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert any("--placement-webhook-endpoint" in each for each in options) == bool(components)
 
 
 # --- roles --------------------------------------------------------------------------------------------------

@@ -307,6 +307,8 @@ PLACEMENT_TLS_SECRET: Final = "placement-webhook-tls"  # noqa: S105 - a name
 """Secret in the meta cluster's system namespace: the certificate of the Pod scheduler for these calls, and its key."""
 PLACEMENT_CA_SECRET: Final = "placement-webhook-ca"  # noqa: S105 - a name
 """Secret beside it: the authority that issues the certificate. Only operators read it."""
+PLACEMENT_SERVICE: Final = "vcsync-placement-webhook"
+"""Service there that leads to the Pod scheduler which leads, and its EndpointSlice."""
 PLACEMENT_PATH: Final = "/placement/"
 """Path of the calls, before the token."""
 

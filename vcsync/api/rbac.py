@@ -159,6 +159,14 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             names=(names.PLACEMENT_TLS_SECRET,),
             namespace=names.SYSTEM_NAMESPACE,
         ),
+        # The leader names itself as the endpoint of the webhook's Service.
+        Grant(
+            group="discovery.k8s.io",
+            resources=("endpointslices",),
+            verbs=("patch",),
+            names=(names.PLACEMENT_SERVICE,),
+            namespace=names.SYSTEM_NAMESPACE,
+        ),
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),

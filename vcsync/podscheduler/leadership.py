@@ -39,6 +39,7 @@ from vcsync.podscheduler.settings import Settings
 from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
 from vcsync.podscheduler.together import KeptServices, slim_service
 from vcsync.podscheduler.webhook_callers import Callers
+from vcsync.podscheduler.webhook_endpoint import lead_service
 from vcsync.scheduling.pods import pod_needs
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.shares import Share
@@ -288,6 +289,9 @@ class Leadership:
     async def run(self) -> None:
         """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
         async with asyncio.TaskGroup() as tasks:
+            if self._settings.webhook is not None and self._settings.webhook.endpoint:
+                # First of all: calls that arrive before the tenants are known end sooner than those at a leader that is gone.
+                tasks.create_task(lead_service(self._meta, self._settings.webhook.endpoint), name="endpoint")
             tasks.create_task(self.pool.run(), name="pool")
             tasks.create_task(self.placements.run(), name="placements")
             await wait_for_caches([self.pool.reflector, self.placements])

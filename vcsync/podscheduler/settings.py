@@ -12,10 +12,13 @@ class WebhookSettings(Struct, frozen=True):
     Attributes:
         host: address to listen on.
         port: port to listen on.
+        endpoint: IP address of this process, to which the Service of the webhook leads while it leads; empty: the Service,
+            if there is one, is somebody else's.
     """
 
     host: str
     port: int
+    endpoint: str = ""
 
 
 class Settings(Struct, frozen=True):

@@ -267,3 +267,13 @@ def test_readers_read_exactly_what_is_named() -> None:
 )  # fmt: skip
 def test_what_can_be_made_readable(resource: str, right: bool) -> None:
     assert (rbac.readable_problem(resource) == "") is right
+
+
+def test_the_pod_scheduler_writes_no_endpoints_but_those_of_its_own_service() -> None:
+    [grant] = [
+        each
+        for each in rbac.GRANTS["meta", names.ROLE_PODSCHEDULER]
+        if "endpointslices" in each.resources
+    ]
+    assert (grant.verbs, grant.names) == (("patch",), (names.PLACEMENT_SERVICE,))
+    assert grant.namespace == names.SYSTEM_NAMESPACE

@@ -18,6 +18,7 @@ from vcsync.api.resources import MUTATING_WEBHOOK_CONFIGURATIONS
 from vcsync.apiserver.tenants.pki import issue_serving, new_authority
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.registration import placement_webhook as command
+from vcsync.cli.run.commands import tuning_of
 from vcsync.cli.tenant import leave
 from vcsync.kube.resources import SECRETS
 
@@ -183,3 +184,17 @@ async def test_a_removal_changes_no_other_control_plane(leaving, monkeypatch):
     with pytest.raises(FailedError, match="nothing was removed"):
         await leave._end_placement(leaving.meta, "acme", SimpleNamespace(path="x"))
     assert leaving.configuration() is not None
+
+
+@pytest.mark.parametrize("text", ["pods.example", "10.0.0.7:9443", "10.0.0", "fd00::1%eth0/64"])
+def test_the_endpoint_of_the_service_is_an_address(text: str) -> None:
+    given = {"placement_webhook_listen": "0.0.0.0:9443", "placement_webhook_endpoint": text}
+    with pytest.raises(WrongInputError, match=r"--placement-webhook-endpoint .*IP address"):
+        tuning_of(given)
+
+
+def test_an_endpoint_needs_a_port_to_listen_on() -> None:
+    with pytest.raises(WrongInputError, match="--placement-webhook-listen"):
+        tuning_of({"placement_webhook_endpoint": "10.0.0.7"})
+    given = {"placement_webhook_listen": "0.0.0.0:9443", "placement_webhook_endpoint": "fd00:0::7"}
+    assert tuning_of(given).placement_endpoint == "fd00::7"

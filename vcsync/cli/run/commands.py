@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,11 +16,13 @@ import structlog
 from vcsync.api.fields import PositiveQuantity
 from vcsync.api.names import (
     META_ROLES,
+    PLACEMENT_SERVICE,
     ROLE_NSSCHEDULER,
     ROLE_PODSCHEDULER,
     ROLE_SYNCER,
     ROLE_TENANTS,
     ROLES,
+    SYSTEM_NAMESPACE,
     require_super_id,
 )
 from vcsync.cli.command.common import (
@@ -141,6 +144,12 @@ podscheduler_options = options(
         "--placement-webhook-listen",
         metavar="HOST:PORT",
         help="Answer control planes of tenants there that were added with --placement-webhook, over TLS (default: nowhere).",
+    ),
+    click.option(
+        "--placement-webhook-endpoint",
+        metavar="ADDRESS",
+        help="IP address of this process. While it leads, it writes the address to EndpointSlice "
+        f"{SYSTEM_NAMESPACE}/{PLACEMENT_SERVICE}, so that the Service of that name leads to it (default: no such Service).",
     ),
 )
 failover_options = options(
@@ -335,16 +344,32 @@ def tuning_of(given: Mapping[str, Any]) -> Tuning:
     if "failover" in found:
         found["failover"] = parse_failover(found["failover"])
     listen = given.get("placement_webhook_listen")
+    endpoint = given.get("placement_webhook_endpoint")
+    if endpoint and not listen:
+        raise WrongInputError("--placement-webhook-endpoint: add --placement-webhook-listen HOST:PORT")
     tuning = Tuning(
         **found,
         kubelet=kubelet_options_of(given),
         placement_webhook=parse_endpoint("--placement-webhook-listen", listen) if listen else None,
+        placement_endpoint=_address("--placement-webhook-endpoint", endpoint) if endpoint else "",
     )
     if tuning.suspect_after >= tuning.lost_after:
         raise WrongInputError(
             f"--suspect-after {tuning.suspect_after:g} must be less than --lost-after {tuning.lost_after:g}"
         )
     return tuning
+
+
+def _address(option: str, text: str) -> str:
+    """Return an IP address in its usual form.
+
+    Raises:
+        WrongInputError: it is none.
+    """
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise WrongInputError(f"{option} {text!r}: give an IP address, for instance 10.0.0.7") from None
 
 
 def parse_shard(text: str | None) -> tuple[int, int]:

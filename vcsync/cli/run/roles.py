@@ -75,6 +75,8 @@ class Tuning:
     kubelet: KubeletOptions | None = None
     placement_webhook: tuple[str, int] | None = None
     """Address and port at which the Pod scheduler answers external control planes; None: nowhere."""
+    placement_endpoint: str = ""
+    """IP address to which the Service of the placement webhook leads while this process leads; empty: it is not written."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def make_podscheduler(settings: Settings) -> "Callable[[], AbstractAsyncContextM
         own = Own(
             patience=_patience(settings.tuning),
             failover=settings.tuning.failover,
-            webhook=None if listen is None else WebhookSettings(*listen),
+            webhook=None if listen is None else WebhookSettings(*listen, settings.tuning.placement_endpoint),
         )
         if settings.per_tenant is not None:
             own = replace(own, per_tenant=settings.per_tenant)

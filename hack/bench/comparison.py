@@ -104,6 +104,7 @@ def lines(turns: Sequence[Turn]) -> list[Line]:
             turns, "  API requests added", "/Pod", lambda turn: added_requests(turn.burst), THROUGH_TENANTS
         ),
         _line(turns, "  placed after the creation", "/Pod", _placements, ("ours",)),
+        *_reviews(turns),
         _line(
             turns, "  used by other programs", "% of the machine", lambda turn: 100 * turn.burst.usage.foreign
         ),
@@ -160,6 +161,19 @@ def _milliseconds(burst: Burst, processes: Iterable[str]) -> float:
 def _placements(turn: Turn) -> float:
     """Return how many Pods got their super cluster by a write after their creation."""
     return turn.burst.usage.count(server=TENANT, verb="PATCH", resource="pods") / turn.burst.pods
+
+
+def _reviews(turns: Sequence[Turn]) -> list[Line]:
+    """Return a row for each outcome of calls of the placement webhook; none if nobody called it."""
+    outcomes = sorted({outcome for turn in turns for outcome in turn.burst.reviews})
+
+    def calls(outcome: str) -> Callable[[Turn], float]:
+        return lambda turn: turn.burst.reviews.get(outcome, 0) / turn.burst.pods
+
+    return [
+        _line(turns, f"  calls of the placement webhook, {each}", "/Pod", calls(each), ("ours",))
+        for each in outcomes
+    ]
 
 
 def _single(turns: Sequence[Turn]) -> list[Line]:

@@ -16,6 +16,7 @@ from hack.testbed.cluster import Cluster
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)$", re.MULTILINE)
+_REVIEWS = re.compile(r"^vcsync_podscheduler_reviews_total\{(?P<labels>.*)\} (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 GENERATOR = "load generator"
 """This process. It uses the machine but is not part of the measured system."""
@@ -146,6 +147,14 @@ def parse_requests(server: str, metrics: str) -> Counter[Request]:
             resource = f"{labels['resource']}/{subresource}" if subresource else labels["resource"]
             found[Request(server, labels.get("verb", ""), resource)] += int(float(sample["value"]))
     return found
+
+
+def parse_reviews(metrics: str) -> dict[str, int]:
+    """Parse `vcsync_podscheduler_reviews_total` in the text of /metrics: outcome -> number of calls."""
+    found = _REVIEWS.finditer(metrics)
+    return {
+        dict(_LABEL.findall(each["labels"]))["outcome"]: int(float(each["value"])) for each in found
+    }
 
 
 def cpu_seconds(pid: int) -> float:

@@ -49,6 +49,8 @@ class Burst(Struct, frozen=True):
     usage: Usage
     seconds: float
     """Seconds of the measurement, until the system was idle."""
+    reviews: dict[str, int] = {}
+    """Calls of the placement webhook by their outcome; empty if nobody serves it."""
 
 
 class LowLoad(Struct, frozen=True):
@@ -132,6 +134,7 @@ async def burst(stage: Stage, side: Side, count: int) -> Burst:
         load.watching(client, NAMESPACE) as watch,
     ):
         running = len(watch.running)
+        reviews = stage.reviews()
         before = stage.read()
         start = time.monotonic()
         sent = await load.create_many(client, NAMESPACE, pods, side.labels)
@@ -143,6 +146,7 @@ async def burst(stage: Stage, side: Side, count: int) -> Burst:
         await stage.settle()
         usage = stage.usage_since(before)
         seconds = time.monotonic() - start
+        reviews = {outcome: value - reviews.get(outcome, 0) for outcome, value in stage.reviews().items()}
     first, last = min(sent.values()), max(watch.running.values())
     return Burst(
         pods=count,
@@ -150,6 +154,7 @@ async def burst(stage: Stage, side: Side, count: int) -> Burst:
         latency=_latency(sent, watch.running),
         usage=usage,
         seconds=seconds,
+        reviews=reviews,
     )
 
 

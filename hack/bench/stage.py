@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from hack.bench import load
-from hack.bench.meter import Meter, Reading, Usage, between, cpu_seconds, memory_bytes
+from hack.bench.meter import Meter, Reading, Usage, between, cpu_seconds, memory_bytes, parse_reviews
 from hack.system import System
 from hack.testbed.bed import TestBed
 from hack.testbed.cluster import Cluster
@@ -162,6 +163,13 @@ class Stage:
     def memory(self) -> dict[str, int]:
         """Return the memory of each role in bytes."""
         return {role: memory_bytes(pid) for role, pid in self.roles().items()}
+
+    def reviews(self) -> dict[str, int]:
+        """Return how many calls of the placement webhook there were, by their outcome; empty if nobody serves it."""
+        if PODSCHEDULER not in self.system.options or PODSCHEDULER not in self._running:
+            return {}
+        with urllib.request.urlopen(f"{self.system.endpoint(PODSCHEDULER)}/metrics", timeout=30) as answer:
+            return parse_reviews(answer.read().decode())
 
     async def settle(self) -> None:
         """Wait until the roles, the super cluster's scheduler and its kubelet have no more work with Pods."""

@@ -24,12 +24,13 @@ def turn(
     requests: dict[Request, int] | None = None,
     p99: float = 2000.0,
     single: float = 20.0,
+    reviews: dict[str, int] | None = None,
 ) -> Turn:
     usage = Usage({GENERATOR: 9.0, **(cpu or {})}, requests or {}, 0.25)
     return Turn(
         contender,
         number,
-        Burst(PODS, 50.0, Latency(1000.0, p99, p99, PODS), usage, 5.0),
+        Burst(PODS, 50.0, Latency(1000.0, p99, p99, PODS), usage, 5.0, reviews or {}),
         Latency(single, 2 * single, 3 * single, 10),
     )
 
@@ -123,6 +124,14 @@ def test_pods_that_are_placed_at_their_creation_need_no_write_later() -> None:
     )
 
     assert found["placed after the creation"].ours == (0.2,)
+
+
+def test_calls_of_the_placement_webhook_are_shown_by_their_outcome() -> None:
+    found = lines(turn("direct"), turn("ours", reviews={"placed": 95, "left": 5}))
+
+    assert found["calls of the placement webhook, placed"].ours == (0.95,)
+    assert found["calls of the placement webhook, left"].ours == (0.05,)
+    assert not any("webhook" in name for name in lines(turn("direct"), turn("ours")))
 
 
 def test_without_the_peer_or_unfinished_there_are_figures_but_no_verdict() -> None:

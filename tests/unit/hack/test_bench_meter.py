@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from hack.bench.meter import GENERATOR, Reading, Request, between, parse_requests, percentile
+from hack.bench.meter import GENERATOR, Reading, Request, between, parse_requests, parse_reviews, percentile
 
 
 def sample(code: int, verb: str, resource: str, subresource: str, value: str) -> str:
@@ -31,6 +31,15 @@ def test_requests_are_counted_by_verb_resource_and_subresource_with_any_answer()
         Request("r1", "POST", "pods"): 9,
         Request("r1", "POST", "pods/binding"): 1_000_000,
     }
+
+
+def test_calls_of_the_placement_webhook_are_counted_by_their_outcome() -> None:
+    text = """# TYPE vcsync_podscheduler_reviews_total counter
+vcsync_podscheduler_reviews_total{outcome="placed",source="podscheduler"} 12.0
+vcsync_podscheduler_reviews_total{outcome="left",source="podscheduler"} 1.0
+vcsync_podscheduler_promises_total{outcome="placed",source="podscheduler"} 9.0
+"""
+    assert parse_reviews(text) == {"placed": 12, "left": 1}
 
 
 def reading(

@@ -152,9 +152,7 @@ def parse_requests(server: str, metrics: str) -> Counter[Request]:
 def parse_reviews(metrics: str) -> dict[str, int]:
     """Parse `vcsync_podscheduler_reviews_total` in the text of /metrics: outcome -> number of calls."""
     found = _REVIEWS.finditer(metrics)
-    return {
-        dict(_LABEL.findall(each["labels"]))["outcome"]: int(float(each["value"])) for each in found
-    }
+    return {dict(_LABEL.findall(each["labels"]))["outcome"]: int(float(each["value"])) for each in found}
 
 
 def cpu_seconds(pid: int) -> float:

@@ -168,7 +168,8 @@ class Stage:
         """Return how many calls of the placement webhook there were, by their outcome; empty if nobody serves it."""
         if PODSCHEDULER not in self.system.options or PODSCHEDULER not in self._running:
             return {}
-        with urllib.request.urlopen(f"{self.system.endpoint(PODSCHEDULER)}/metrics", timeout=30) as answer:
+        url = f"{self.system.endpoint(PODSCHEDULER)}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - its own process
             return parse_reviews(answer.read().decode())
 
     async def settle(self) -> None:

@@ -15,7 +15,7 @@ from vcsync.podscheduler.turns import MOST_AHEAD, Room, ahead_of, give_way, rank
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
-from vcsync.scheduling.resources import times
+from vcsync.scheduling.resources import Resources, add, times
 from vcsync.scheduling.shares import (
     CLAIMS,
     HEALTH,
@@ -72,6 +72,8 @@ Verdict = Assign | Wait | Withdraw | Stand | MarkLost | None
 
 _UNREPORTED = ("unreported",)
 """Signature of a Pod whose reason to wait has not been reported."""
+MOST_UNDECIDED = 100
+"""Number of undecided Pods of a namespace beyond which a new one waits. The requests of all are added for each new one."""
 
 
 def _signature(refusal: Refusal) -> tuple[str, ...]:
@@ -478,15 +480,52 @@ class PodAccounting:
         return give_way(pod, ahead, Room(space.open_shares(), partial(self._may_use, views, now), now))
 
     def decides_at_once(self, namespace: str) -> bool:
-        """Return whether a new Pod of a namespace is decided before all others.
+        """Return whether a new Pod of a namespace is decided at once, if it leaves room for those that are `undecided`.
 
-        The namespace has slices then, and no other Pod of it wants a place: none waits, none is undecided, and none is on
-        a super cluster without slices.
+        The namespace has slices then, no Pod of it waits, and none is on a super cluster without slices.
         """
         space = self._spaces.get(namespace)
-        if space is None or not space.granted or space.waiting or self._unplaced.get(namespace):
+        if space is None or not space.granted or space.waiting:
             return False
         return space.shares.keys() == space.granted
+
+    def undecided(self, namespace: str) -> Resources | None:
+        """Return what the Pods of a namespace request together that have been seen, and are to be placed first.
+
+        Returns:
+            Their requests in thousandths. None if there are many, or if one of them needs more than room: its claims,
+            devices or Services bind it to super clusters, or it is to leave one.
+        """
+        names = self._unplaced.get(namespace, ())
+        if len(names) > MOST_UNDECIDED:
+            return None
+        total: Resources = {}
+        for name in names:
+            pod = self.pods[namespace, name]
+            if (
+                pod.label
+                or pod.annotation
+                or pod.said
+                or pod.services
+                or pod.needs.claims
+                or pod.needs.devices
+            ):
+                return None
+            total = add(total, pod.needs.requests)
+        return total
+
+    def leaves_room(
+        self, namespace: str, super_id: str, requests: Mapping[str, int], others: Mapping[str, int]
+    ) -> bool:
+        """Return whether a share has room for a Pod and, whatever is decided on them, for all others besides.
+
+        Args:
+            namespace: the namespace.
+            super_id: the super cluster of the share.
+            requests: the Pod's requests in thousandths.
+            others: those of the others, together.
+        """
+        return not others or self._share(namespace, super_id).fits(add(requests, others))
 
     def has_slices(self, namespace: str, super_id: str = "") -> bool:
         """Return whether a namespace has slices on a super cluster; on any if none is named."""

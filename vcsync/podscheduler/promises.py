@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vcsync.podscheduler.accounting import PodAccounting
-from vcsync.scheduling.resources import Resources
+from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.shares import PodDecision
 
 PROMISED_SECONDS = 10.0
@@ -54,11 +54,13 @@ class Promise:
         revision: the revision at which it was written; 0 until then.
         birth: what identifies a Pod that another process writes: the promise ends when such a Pod is seen first. None if
             `writing` notes its UID.
+        bound: whether its claims or devices keep it from super clusters, besides the lack of room.
     """
 
     __slots__ = (
         "_promises",
         "birth",
+        "bound",
         "decision",
         "name",
         "namespace",
@@ -81,8 +83,11 @@ class Promise:
         until: float,
         services: tuple[str, ...],
         birth: Birth | None = None,
+        *,
+        bound: bool = False,
     ) -> None:
         self.birth = birth
+        self.bound = bound
         self._promises = promises
         self.namespace = namespace
         self.name = name
@@ -157,6 +162,7 @@ class Promises:
         services: tuple[str, ...] = (),
         *,
         birth: Birth | None = None,
+        bound: bool = False,
     ) -> Promise | None:
         """Promise room for a Pod, on the super cluster of a decision; or its turn, if there is none.
 
@@ -167,6 +173,7 @@ class Promises:
             decision: the decision; None if there was none.
             services: Services that keep the Pod together with others.
             birth: what identifies the Pod, if another process writes it.
+            bound: whether more than room keeps it from super clusters.
 
         Returns:
             The promise; None after `close`.
@@ -175,7 +182,9 @@ class Promises:
             return None
         super_id = (decision.super_id if decision is not None else None) or ""
         until = self._clock() + PROMISED_SECONDS
-        promise = Promise(self, namespace, name, super_id, requests, decision, until, services, birth)
+        promise = Promise(
+            self, namespace, name, super_id, requests, decision, until, services, birth, bound=bound
+        )
         if super_id:
             self._accounting.reserve(namespace, super_id, requests, services)
         else:
@@ -188,9 +197,21 @@ class Promises:
         self._counts["placed" if super_id else "left"] += 1
         return promise
 
-    def waiting(self, namespace: str) -> bool:
-        """Return whether a Pod of the namespace that is being created is to wait for its turn."""
-        return namespace in self._turns
+    def turns(self, namespace: str) -> Resources | None:
+        """Return what the Pods of a namespace request together that are being created, and are to wait for their turn.
+
+        Returns:
+            Their requests in thousandths. None if one of them needs more than room.
+        """
+        total: Resources = {}
+        if namespace not in self._turns:
+            return total
+        for promise in self.standing[namespace]:
+            if not promise.super_id:
+                if promise.bound or promise.services:
+                    return None
+                total = add(total, promise.requests)
+        return total
 
     def expects(self, namespace: str, name: str) -> bool:
         """Return whether another process was promised room, or a turn, for the Pod of this name."""

@@ -32,6 +32,7 @@ from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedul
 from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
 from vcsync.podscheduler.together import KeptServices
 from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.shares import PodDecision
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy.suspension import TENANT_SUSPENDED
@@ -237,7 +238,8 @@ class TenantPods:
     ) -> Promise | None:
         """Promise room to a Pod that is about to be created, if it would be placed now.
 
-        The Pod has to wait for its turn if other Pods of its namespace want a place. Slices belong to one namespace of one
+        The Pod has to wait for its turn if other Pods of its namespace want a place, unless its super cluster has room for
+        all of them besides: none of them waits longer then, whatever is decided on it. Slices belong to one namespace of one
         tenant, so no Pod of another tenant wants the same room.
 
         Args:
@@ -259,13 +261,9 @@ class TenantPods:
             if not self._may_expect(birth):
                 return None
         services = self._services.selecting(namespace, labels or {})
-        decision = None
-        if (
-            not needs.claims
-            and not needs.devices
-            and self.accounting.decides_at_once(namespace)
-            and not self.promises.waiting(namespace)
-        ):
+        decision, bound = None, bool(needs.claims or needs.devices)
+        first = None if bound else self._first(namespace)
+        if first is not None:
             verdict = self.accounting.decide(
                 Pod(
                     namespace,
@@ -281,10 +279,23 @@ class TenantPods:
                 ),
                 self._views(),
             )
-            decision = verdict.decision if isinstance(verdict, Assign) else None
-        promise = self.promises.make(namespace, name, needs.requests, decision, services, birth=birth)
+            if isinstance(verdict, Assign) and self.accounting.leaves_room(
+                namespace, verdict.super_id, needs.requests, first
+            ):
+                decision = verdict.decision
+        promise = self.promises.make(
+            namespace, name, needs.requests, decision, services, birth=birth, bound=bound
+        )
         self._check_later(namespace)
         return promise
+
+    def _first(self, namespace: str) -> Resources | None:
+        """Return what Pods request together that are to be placed before a new one; None if it has to wait for them."""
+        if not self.accounting.decides_at_once(namespace):
+            return None
+        seen = self.accounting.undecided(namespace)
+        created = None if seen is None else self.promises.turns(namespace)
+        return None if seen is None or created is None else add(seen, created)
 
     def _may_expect(self, birth: Birth) -> bool:
         """Return whether a promise may be made to a Pod that another process creates."""

@@ -22,6 +22,9 @@ READ_SECONDS_EACH = 3.0
 """...and for each tenant, if that is more."""
 MIN_TOKEN = 32
 """Shortest token. A shorter one could be guessed."""
+OUTCOMES = ("placed", "left", "repeated", "refused", "limited", "late")
+"""What becomes of calls: a Pod gets a super cluster, gets none, or the answer that was given before; the call is forged or
+malformed; the tenant calls too often; nobody waits for the answer any more."""
 
 Ask = Callable[[NewPod], Promise | None]
 
@@ -60,7 +63,7 @@ class Callers:
         self._meta = meta
         self._sessions = sessions
         self._by_digest: dict[bytes, Caller] = {}
-        self.counts = Counter({"placed": 0, "left": 0, "repeated": 0, "refused": 0, "late": 0})
+        self.counts = Counter(dict.fromkeys(OUTCOMES, 0))
 
     def __len__(self) -> int:
         return len(self._by_digest)

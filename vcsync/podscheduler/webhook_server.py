@@ -21,14 +21,15 @@ from vcsync.tenancy.rounds import Rounds
 
 ANSWER_SECONDS = 0.05
 """Seconds from the end of a request to the decision, after which the Pod is created without a super cluster."""
-BODY_SECONDS = 0.5
+BODY_SECONDS = 0.8
 """Timeout for the body of a request. The control plane itself waits for one second."""
-MAX_BODY = 512 * 1024
+MAX_BODY = 256 * 1024
 """Largest body in bytes. Kubernetes stores larger Pods, which are placed when they are seen."""
-MAX_CALLS = 256
-"""Calls of all tenants that are answered at the same time. No tenant has more of them than remain free..."""
-MOST_CALLS = 32
-"""...or than this."""
+MAX_CALLS = 512
+"""Calls of all tenants whose bodies are read at the same time, into 128 MiB at most. No tenant has more of them than remain
+free..."""
+MOST_CALLS = 128
+"""...or than this. A kube-apiserver sends each call when it has to, and changes at most 200 objects at a time by default."""
 CALLS_AT_ONCE = 1000
 """Calls of one tenant that are answered without a pause..."""
 CALLS_PER_SECOND = 100.0
@@ -124,7 +125,7 @@ class WebhookServer:
             return _refusal(404, "404 page not found")
         with self._calling(caller.tenant) as may:
             if not may or self._rounds.take(caller.tenant, self._clock()) > 0:
-                callers.counts["refused"] += 1
+                callers.counts["limited"] += 1
                 return _refusal(429, "too many calls of this control plane")
             return await self._of_caller(request, callers, caller)
 

@@ -271,9 +271,7 @@ def test_what_can_be_made_readable(resource: str, right: bool) -> None:
 
 def test_the_pod_scheduler_writes_no_endpoints_but_those_of_its_own_service() -> None:
     [grant] = [
-        each
-        for each in rbac.GRANTS["meta", names.ROLE_PODSCHEDULER]
-        if "endpointslices" in each.resources
+        each for each in rbac.GRANTS["meta", names.ROLE_PODSCHEDULER] if "endpointslices" in each.resources
     ]
     assert (grant.verbs, grant.names) == (("patch",), (names.PLACEMENT_SERVICE,))
     assert grant.namespace == names.SYSTEM_NAMESPACE

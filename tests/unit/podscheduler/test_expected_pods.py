@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from test_promises import NS, ROOM, SUPERS, Server, cpu_of, home
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.podscheduler import tenant
+from vcsync.podscheduler import accounting, tenant
 from vcsync.podscheduler.promises import PROMISED_SECONDS, Promise, birth_of
 from vcsync.scheduling.pods import PodNeeds
 
@@ -130,6 +130,72 @@ def test_a_pod_that_is_told_to_wait_keeps_its_turn_until_it_is_seen(server):
     server.deliver_all()
     assert len(server.pods.promises) == 0
     assert ask(server, "next", 10).super_id == "", "it may not overtake Pods that wait"
+
+
+@pytest.mark.parametrize(
+    ("undecided", "cpu", "placed"),
+    [([10], 50, True), ([10, 20, 20], 50, True), ([10, 20, 30], 50, False), ([60], 50, False), ([150], 10, False)],
+)  # fmt: skip
+def test_a_pod_that_leaves_room_for_all_before_it_does_not_wait_for_them(server, undecided, cpu, placed):
+    for number, each in enumerate(undecided):
+        server.create(f"before-{number}", each)
+    server.deliver_all()
+    assert bool(ask(server, "p", cpu).super_id) is placed
+    server.work()
+    if max(undecided) <= ROOM:
+        assert all(home(server.objects[f"before-{number}"]) for number in range(len(undecided)))
+
+
+def test_a_pod_that_was_not_asked_about_does_not_delay_those_that_follow(server):
+    server.create("missed", 10)
+    server.deliver_all()
+    found = [ask(server, f"p{number}", 10) for number in range(2 * ROOM // 10)]
+    left = [bool(each.super_id) for each in found].count(False)
+    assert left == len(SUPERS), "the one that was missed may go to each of them"
+    server.work()
+    assert home(server.objects["missed"])
+
+
+def test_pods_that_were_told_to_wait_keep_room_but_delay_nobody_else(server):
+    server.create("large", 60)
+    server.deliver_all()
+    assert ask(server, "told", 50).super_id == "", "no super cluster has room for both"
+    assert ask(server, "next", 10).super_id == "", "nor for all three"
+    server.work()
+    [free] = {*SUPERS} - {home(server.objects["large"])}
+    assert ask(server, "last", 40).super_id == free, "it has room for these two besides"
+    for name, cpu in (("told", 50), ("next", 10)):
+        write(server, name, "", cpu)
+    server.deliver_all()
+    server.work()
+    assert home(server.objects["told"])
+    assert home(server.objects["next"])
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [({"claims": ("data",)}, "claims"), ({"devices": ("gpu",)}, "devices")],
+)
+def test_a_new_pod_waits_for_those_whose_decision_depends_on_more_than_room(server, more, name):
+    assert server.ask(name, **more).super_id == ""
+    assert ask(server, "p", 1).super_id == ""
+
+
+def test_a_new_pod_waits_for_a_crowd_of_undecided_ones(server, monkeypatch):
+    monkeypatch.setattr(accounting, "MOST_UNDECIDED", 2)
+    for number in range(3):
+        server.create(f"before-{number}", 1)
+    server.deliver_all()
+    assert ask(server, "p", 1).super_id == ""
+
+
+def test_a_pod_with_a_label_of_its_own_is_decided_before_new_ones(server):
+    write(server, "forged", "nowhere", 1)
+    server.deliver_all()
+    assert ask(server, "p", 1).super_id == ""
+    server.work()
+    assert home(server.objects["forged"]) in SUPERS
+    assert ask(server, "q", 1).super_id
 
 
 class ExpectedPods(RuleBasedStateMachine):

@@ -82,7 +82,9 @@ async def test_it_works_without_the_object_and_writes_it_when_it_exists(
     assert "config/deploy/placement-webhook" in capsys.readouterr().out
 
 
-async def test_a_refusal_is_tried_again_and_told_once(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_refusal_is_tried_again_and_told_once(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_slice(stage.meta)
     refused = 0
 

@@ -199,7 +199,7 @@ async def test_calls_of_one_tenant_are_limited(hook, monkeypatch):
     monkeypatch.setattr(webhook_server, "MOST_CALLS", 0)
     async with hook.running():
         assert (await hook.call(review()))[0] == 429
-        assert hook.promised() == 0
+        assert (hook.promised(), hook.count("limited"), hook.count("refused")) == (0, 1, 0)
 
 
 async def test_a_tenant_that_calls_all_the_time_gets_few_answers_in_a_second(hook, monkeypatch):

@@ -23,6 +23,8 @@ from hack.chaos.witness import Witness
 from hack.system import System, SystemFailed
 from hack.testbed import TestBed
 from hack.testbed.faultproxy import FaultProxy
+from hack.testbed.processes import free_ports
+from vcsync.api.names import ROLE_PODSCHEDULER
 
 LINGER_SECONDS = 5
 """Seconds that virtual nodes stay without Pods here; the audit then requires that they are gone."""
@@ -59,6 +61,8 @@ class Weather:
     """Maximum error of a role's wall clock in seconds, chosen again at each start."""
     pause_of_users: float = 0.4
     """Maximum seconds between two actions of one tenant."""
+    asking: int = 0
+    """Number of tenants whose control planes ask the Pod scheduler about new Pods."""
 
 
 @dataclass
@@ -93,6 +97,8 @@ class Outcome:
     """Kind -> number of super clusters' objects that the last audit compared; an empty audit would be clean, too."""
     released: list[str] = field(default_factory=list)
     """Brakes that an operator had to release at the end, with their reasons."""
+    webhook: str = ""
+    """State of the placement webhook at the end; empty if nobody asks."""
     settled_after: float | None = None
     """Seconds from the last fault to the first clean audit."""
 
@@ -111,9 +117,16 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
             name: await stack.enter_async_context(cluster.proxy(folder, tcp=not weather.requests))
             for name, cluster in bed.clusters.items()
         }
+        address = f"127.0.0.1:{free_ports(1)[0]}"
+        asking = sorted(bed.tenants)[: weather.asking]
         system = System(
-            bed, folder / "system", kubeconfigs={name: proxy.kubeconfig for name, proxy in proxies.items()}
+            bed,
+            folder / "system",
+            kubeconfigs={name: proxy.kubeconfig for name, proxy in proxies.items()},
+            tenant_options=dict.fromkeys(asking, ("--placement-webhook", address)),
         )
+        if asking:
+            system.options[ROLE_PODSCHEDULER] = ("--placement-webhook-listen", address)
         stack.push_async_callback(asyncio.to_thread, system.stop)
         await asyncio.to_thread(system.install)
         ranges = own_ranges(tuple(bed.tenants))
@@ -148,6 +161,8 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
             outcome.actions |= operator.done
             report(f"quiet after {sum(outcome.actions.values())} actions, kills at work {outcome.kills}")
             await _settle(bed, system, marks, weather.settle_seconds, outcome, report)
+            if asking:
+                outcome.webhook = await _served(system, weather.settle_seconds)
         finally:
             for watch in watching:
                 watch.cancel()
@@ -255,6 +270,24 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
         if lasted > seconds:
             return
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+async def _served(system: System, seconds: float) -> str:
+    """Wait until the placement webhook is served with a certificate that could be read. Return its state."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = await asyncio.to_thread(_webhook, system)
+        if found.startswith("served at") or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _webhook(system: System) -> str:
+    try:
+        [found] = system.status(ROLE_PODSCHEDULER)["roles"].values()
+    except OSError as error:  # it does not answer
+        return str(error)
+    return str(found["placementWebhook"])
 
 
 def _release(system: System) -> list[str]:

@@ -18,6 +18,8 @@ from hack.testbed import TestBed
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "600"))
 SUPERS = 3
 TENANTS = 6
+ASKING = 2
+"""Tenants whose control planes ask the Pod scheduler about new Pods."""
 PAUSE = 1.2
 """Maximum seconds between two actions of one tenant. With shorter ones two cores would not keep up."""
 
@@ -49,6 +51,7 @@ async def test_every_tenant_and_super_cluster_agree_after_a_long_storm(
             settle_seconds=300,
             longest_life=8,
             pause_of_users=PAUSE,
+            asking=ASKING,
             **kind,
         )
         outcome = await storm(bed, tmp_path, weather, lambda line: print(line, flush=True))
@@ -62,5 +65,6 @@ async def test_every_tenant_and_super_cluster_agree_after_a_long_storm(
     assert not outcome.unexplained, f"deletions without a cause\n{table(outcome.unexplained)}"
     assert not outcome.sightings
     assert not outcome.refused
+    assert outcome.webhook.startswith("served at"), outcome.webhook
     assert outcome.compared["pods"] > 0, "nothing was left to compare"
     assert outcome.deletions["pods"] > 0, "no deletion was judged"

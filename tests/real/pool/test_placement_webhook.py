@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
+import signal
 import ssl
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +25,9 @@ from tests.real.waiting import eventually
 from vcsync.api import names
 
 ROLE = "podscheduler"
+ENDPOINT = "192.0.2.7"
+"""Address that the leader gives as its own. Nobody uses the Service here."""
+SERVICE = Path(__file__).resolve().parents[3] / "config/deploy/placement-webhook/service.yaml"
 CONFIGURATION = (
     f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.PLACEMENT_WEBHOOK}"
 )
@@ -94,7 +100,10 @@ class Asking:
 def asking(pool: Pool) -> Iterator[Asking]:
     """Tenant acme with the webhook, until the tests of this module end."""
     port = free_ports(1)[0]
-    pool.system.options[ROLE] = ("--placement-webhook-listen", f"127.0.0.1:{port}")
+    pool.system.options[ROLE] = (
+        *("--placement-webhook-listen", f"127.0.0.1:{port}"),
+        *("--placement-webhook-endpoint", ENDPOINT),
+    )
     pool.system.terminate(ROLE)
     found = Asking(pool, port)
     try:
@@ -295,6 +304,87 @@ def test_a_tenant_that_asks_elsewhere_only_harms_itself(asking: Asking, space: S
     asking.pool.system.terminate(ROLE)
     asking.restart()
     placed_at_creation(space)
+
+
+def test_a_tenant_that_removes_it_only_harms_itself(asking: Asking, space: Space) -> None:
+    placed_at_creation(space)
+    asking.tenant.kubectl("delete", "mutatingwebhookconfiguration", names.PLACEMENT_WEBHOOK)
+    eventually(lambda: created(space, f"r-{uuid.uuid4().hex[:6]}") == "")
+    space.apply(pod("without"))
+    assert super_of(space.running("without"))
+    asking.vcsync()
+    asking.pool.system.terminate(ROLE)
+    asking.restart()
+    placed_at_creation(space)
+
+
+def test_a_scheduler_that_does_not_answer_delays_pods_and_loses_none(asking: Asking, space: Space) -> None:
+    placed_at_creation(space)
+    process = asking.pool.system.pid(ROLE)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert created(space, "unanswered") == ""
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert super_of(space.running("unanswered"))
+    eventually(lambda: asking.promised() == 0)
+    placed_at_creation(space)
+
+
+def test_an_answer_that_is_used_again_holds_no_more_than_the_slices(asking: Asking, space: Space) -> None:
+    placed_at_creation(space)
+    _, body = asking.call(urlsplit(asking.url()).path, review(space, str(uuid.uuid4()), "first", "10m"))
+    patch = json.loads(base64.b64decode(json.loads(body)["response"]["patch"]))
+    [super_id] = {each["value"][names.SUPER_CLUSTER] for each in patch}
+    for number in range(4):
+        found = pod(f"again-{number}", labels={names.SUPER_CLUSTER: super_id}, **large("240m"))
+        found["metadata"]["annotations"] = {names.SUPER_CLUSTER: super_id}
+        code, answer = create(space, found)
+        assert (code, super_of(answer)) == (201, super_id)
+
+    def there() -> int:
+        found = [each["metadata"]["name"] for each in space.all_there(super_id, "pods")]
+        return sum(name.startswith("again-") for name in found)
+
+    eventually(lambda: there() > 0)
+    with asking.pool.space("umbrella") as other:
+        other.apply(pod("unhindered"))
+        other.running("unhindered")
+    assert there() * 240 <= 500, "the slice has 500m"
+    for number in range(4):
+        space.kubectl("delete", "pod", f"again-{number}", "--wait=false")
+    eventually(lambda: asking.promised() == 0)
+
+
+def test_a_review_about_a_namespace_of_another_tenant_promises_nothing_there(
+    asking: Asking, pool: Pool, space: Space
+) -> None:
+    placed_at_creation(space)
+    eventually(lambda: asking.promised() == 0)
+    with pool.space("umbrella") as other:
+        path = urlsplit(asking.url()).path
+        status, body = asking.call(path, review(other, str(uuid.uuid4()), "forged"))
+        assert (status, "patch" in json.loads(body)["response"]) == (200, False)
+        found = asking.status()["tenants"]
+        assert (asking.promised(), found[pool.key("umbrella")]["promised"]) == (0, 0)
+
+
+def test_the_leader_writes_its_address_into_the_service(asking: Asking) -> None:
+    meta = asking.pool.bed.meta
+
+    def addresses() -> list[str]:
+        name = f"{names.SYSTEM_NAMESPACE}/endpointslices/{names.PLACEMENT_SERVICE}"
+        found = read(meta, f"/apis/discovery.k8s.io/v1/namespaces/{name}")
+        assert found is not None
+        return [address for each in found["endpoints"] or () for address in each["addresses"]]
+
+    meta.kubectl("apply", "-f", str(SERVICE))
+    try:
+        eventually(lambda: addresses() == [ENDPOINT])
+        meta.kubectl("apply", "-f", str(SERVICE))
+        assert addresses() == [ENDPOINT], "an operator who applies the manifests again changes nothing"
+    finally:
+        meta.kubectl("delete", "-f", str(SERVICE))
 
 
 def test_no_log_has_the_token(asking: Asking, space: Space) -> None:

@@ -333,9 +333,9 @@ def test_a_scheduler_that_does_not_answer_delays_pods_and_loses_none(asking: Ask
 
 def test_an_answer_that_is_used_again_holds_no_more_than_the_slices(asking: Asking, space: Space) -> None:
     placed_at_creation(space)
-    _, body = asking.call(urlsplit(asking.url()).path, review(space, str(uuid.uuid4()), "first", "10m"))
-    patch = json.loads(base64.b64decode(json.loads(body)["response"]["patch"]))
-    [super_id] = {each["value"][names.SUPER_CLUSTER] for each in patch}
+    _, body = asking.call(urlsplit(asking.url()).path, review(space, str(uuid.uuid4()), "first"))
+    patch = base64.b64decode(json.loads(body)["response"]["patch"]).decode()
+    [super_id] = [each for each in asking.pool.supers if f'"{each}"' in patch]
     for number in range(4):
         found = pod(f"again-{number}", labels={names.SUPER_CLUSTER: super_id}, **large("240m"))
         found["metadata"]["annotations"] = {names.SUPER_CLUSTER: super_id}

@@ -309,6 +309,9 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("pods",), verbs=("delete",)),
         # A Pod that has to leave a super cluster is evicted, so the tenant's PodDisruptionBudgets apply.
         Grant(group=CORE, resources=("pods/eviction",), verbs=("create",)),
+        # It leaves only when its controller does not need it: the number of Pods that each wants.
+        Grant(group="apps", resources=("deployments", "replicasets", "statefulsets"), verbs=("get",)),
+        Grant(group=CORE, resources=("replicationcontrollers",), verbs=("get",)),
         Grant(group=CORE, resources=("services", "services/status"), verbs=("patch",)),
         Grant(group=CORE, resources=("persistentvolumeclaims",), verbs=(*READ, "patch")),
         Grant(group=CORE, resources=("persistentvolumeclaims/status",), verbs=("patch",)),

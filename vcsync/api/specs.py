@@ -762,8 +762,8 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         int,
         Meta(ge=0, le=7 * 24 * 3600),
         about(
-            "Seconds that Pods which have to leave wait for their tenants' PodDisruptionBudgets, counted from the "
-            "first Pod that waits. 0: they do not wait."
+            "Seconds that Pods which have to leave wait for their tenants' PodDisruptionBudgets and for replacements elsewhere, "
+            "counted from the first Pod that waits, and again from each Pod that leaves. 0: they do not wait."
         ),
     ] = DEFAULT_EVICTION_SECONDS
     prices: Annotated[

@@ -29,6 +29,7 @@ from vcsync.kube.resources import (
 )
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
+from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
@@ -41,7 +42,7 @@ LOOK_AGAIN_SECONDS = 5.0
 """Seconds until a drain is tried again. Changes of Pods and namespaces continue it immediately."""
 
 MOST_REFUSALS = 20
-"""Number of refused evictions after which one step requests no more. The next step begins with other Pods."""
+"""Number of refusals, by budgets or controllers, after which one step requests no more. The next step begins with other Pods."""
 
 BRAKED_SECONDS = 60.0
 """Seconds until a drain that waits for an operator is tried again."""
@@ -68,6 +69,26 @@ class _PodSpec(Struct, gc=False):
     grace: int | None = field(default=None, name="terminationGracePeriodSeconds")
 
 
+class _Waits:
+    """Why Pods have to wait in one step of a drain."""
+
+    def __init__(self) -> None:
+        self.budgets: list[str] = []
+        self.replacements: dict[str, None] = {}
+
+    @property
+    def many(self) -> bool:
+        """Whether the step requests no more."""
+        return len(self.budgets) + len(self.replacements) >= MOST_REFUSALS
+
+    def text(self) -> str:
+        """Return the reasons, for the reason of a drain; "" if there are none."""
+        budgets, replacements = ", ".join(dict.fromkeys(self.budgets)), ", ".join(self.replacements)
+        return (f"; waits for PodDisruptionBudgets: {budgets}" if budgets else "") + (
+            f"; waits for replacements elsewhere: {replacements}" if replacements else ""
+        )
+
+
 class Drain:
     """Drains namespaces from one super cluster. It is level-based: each step works on the objects that still exist.
 
@@ -85,6 +106,7 @@ class Drain:
         ledger: the ledger's entries of the super cluster.
         on_deleted: called with the cluster key and every Pod that is deleted; best effort.
         evict: evicts a Pod in its tenant. Returns why the eviction waits; "" if it does not.
+        availability: returns who knows which Pods of a namespace may leave during one step; None: all may.
         keeps_data: returns whether a tenant's namespace still exists, so that its volumes must outlive its placement.
         clock: monotonic seconds.
         limiter: permits the removal of namespaces that the ledger does not know, or raises Braked.
@@ -100,6 +122,7 @@ class Drain:
         ledger: Ledger,
         on_deleted: Callable[[str, Envelope], None],
         evict: Callable[[str, Envelope], Awaitable[str]],
+        availability: Callable[[str, str], Availability | None],
         keeps_data: Callable[[str, str], Awaitable[bool]],
         limiter: DeletionLimiter,
         clock: Callable[[], float] = time.monotonic,
@@ -107,9 +130,10 @@ class Drain:
         self._limiter = limiter
         self._on_deleted = on_deleted
         self._evict = evict
+        self._availability = availability
         self._keeps_data = keeps_data
         self._clock = clock
-        # (cluster key, namespace) -> since when its Pods wait for budgets, and the last Pod that was refused.
+        # (cluster key, namespace) -> since when its Pods wait and none has left, and the last Pod that was refused.
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}
         self._meta = meta
         self._super = super_client
@@ -133,6 +157,7 @@ class Drain:
             return await self._confirm_clearing(tenant, namespace)
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self.reasons.pop((tenant, namespace), None)
+            self._refused.pop((tenant, namespace), None)
             self._limiter.unwanted("", self._unknown, (tenant, namespace))
             return None
         if entry is None and await self._is_braked(tenant, namespace):
@@ -149,13 +174,10 @@ class Drain:
         return False
 
     async def _clear(self, tenant: str, namespace: str, entry: Entry | None) -> float | None:
-        budgets: list[str] = []
-        left = await self._clear_pods(tenant, namespace, budgets)
+        waits = _Waits()
+        left = await self._clear_pods(tenant, namespace, waits)
         if left:
-            waits = (
-                f"; waits for PodDisruptionBudgets: {', '.join(dict.fromkeys(budgets))}" if budgets else ""
-            )
-            self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits}"
+            self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits.text()}"
             return LOOK_AGAIN_SECONDS
         self._refused.pop((tenant, namespace), None)
         data = _named("claims", self._claims_with_volumes(tenant, namespace))
@@ -229,16 +251,17 @@ class Drain:
         entry = self._ledger.entry(tenant, namespace)
         return entry is not None and entry.holding is not Holding.DRAINING
 
-    async def _clear_pods(self, tenant: str, namespace: str, budgets: list[str]) -> int:
+    async def _clear_pods(self, tenant: str, namespace: str, waits: _Waits) -> int:
         """Delete every Pod with its own grace period, limited to `LONGEST_GRACE_SECONDS`.
 
-        Reasons of refused evictions are added to `budgets`.
+        Reasons of Pods that have to wait are added to `waits`.
 
         Returns:
             The number of Pods that still exist.
         """
         left = 0
         evicts = await self._respects_budgets(tenant, namespace)
+        available = self._availability(tenant, namespace) if evicts else None
         _, last = self._refused.get((tenant, namespace), (0.0, ""))
         pods = sorted(
             self._caches.items(PODS, names.super_namespace(tenant, namespace)),
@@ -251,13 +274,13 @@ class Drain:
             grace = _grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
                 if evicts and not pod.deleting and not _has_ended(pod):
-                    if len(budgets) >= MOST_REFUSALS:
+                    if waits.many:
                         continue
-                    if reason := await self._evict(tenant, pod):
-                        budgets.append(reason)
+                    if not await self._may_leave(tenant, pod, available, waits):
                         since, _ = self._refused.get((tenant, namespace), (self._clock(), ""))
                         self._refused[(tenant, namespace)] = (since, pod.name)
                         continue
+                    self._note_progress(tenant, namespace)
                 try:
                     await self._super.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=grace)
                 except NotFound:
@@ -270,11 +293,32 @@ class Drain:
                         self._on_deleted(tenant, pod)
         return left
 
-    async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
-        """Return whether PodDisruptionBudgets of the tenant are respected, as by `kubectl drain`.
+    async def _may_leave(
+        self, tenant: str, pod: Envelope, available: Availability | None, waits: _Waits
+    ) -> bool:
+        """Evict a Pod in its tenant, unless its controller or a budget needs it. Return whether it may be deleted here."""
+        if available is not None:
+            reason = await available.why_stay(pod.name, pod.annotations.get(names.UID, ""))
+            if reason:
+                waits.replacements[reason] = None
+                return False
+        if reason := await self._evict(tenant, pod):
+            waits.budgets.append(reason)
+            return False
+        if available is not None:
+            available.note_left(pod.name)
+        return True
 
-        They are ignored when the namespace itself is deleted, when its Pods are to run nowhere else, since it has no quota
-        or its tenant is suspended, and after `spec.evictionSeconds` of the SuperCluster.
+    def _note_progress(self, tenant: str, namespace: str) -> None:
+        """Begin the time again for which Pods wait, since one of them leaves."""
+        if (waiting := self._refused.get((tenant, namespace))) is not None:
+            self._refused[(tenant, namespace)] = (self._clock(), waiting[1])
+
+    async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
+        """Return whether PodDisruptionBudgets of the tenant are respected, as by `kubectl drain`, and its controllers' Pods.
+
+        Neither counts when the namespace itself is deleted, when its Pods are to run nowhere else, since it has no quota
+        or its tenant is suspended, and once none of them has left for `spec.evictionSeconds` of the SuperCluster.
         """
         placement = self._ledger.reflector.cache.get(tenant, namespace)
         if placement is None or placement.deleting or _runs_nowhere(placement):

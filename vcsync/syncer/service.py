@@ -41,6 +41,7 @@ from vcsync.published.definitions import differences
 from vcsync.published.kind import described
 from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.scheduling.snapshot import Health
+from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
 from vcsync.syncer.definitions import DefinitionStore
 from vcsync.syncer.drain import Drain
@@ -223,6 +224,7 @@ class Syncer:
             ledger=self.ledger,
             on_deleted=self._report_drained,
             evict=self._evict,
+            availability=self._availability,
             keeps_data=self._keeps_data,
             clock=self._clock,
             limiter=self._limiter,
@@ -489,6 +491,11 @@ class Syncer:
         """Evict a Pod in its tenant; see `TenantSync.evict`. A tenant that is not connected cannot delay the drain."""
         tenant = self._tenants.get(key)
         return await tenant.evict(pod) if tenant is not None and tenant.ready else ""
+
+    def _availability(self, key: str, namespace: str) -> Availability | None:
+        """Return who knows which Pods of a namespace may leave. A tenant that is not connected cannot delay the drain."""
+        tenant = self._tenants.get(key)
+        return tenant.availability(namespace) if tenant is not None and tenant.ready else None
 
     async def _keeps_data(self, key: str, namespace: str) -> bool:
         """Return whether a namespace exists, as far as can be known, so that its volumes are not deleted.

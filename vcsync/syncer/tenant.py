@@ -36,6 +36,7 @@ from vcsync.syncer.kubelet_api.settings import Endpoint
 from vcsync.syncer.ledger import Ledger
 from vcsync.syncer.metrics_api.tenant_usage import RunningPod
 from vcsync.syncer.nodes import Pace, VirtualNodes
+from vcsync.syncer.pod_controllers import PodControllers
 from vcsync.syncer.provisioning import reports_failure
 from vcsync.syncer.reconcile import FAILED_CREATE, WAITS_FOR, Reconciler
 from vcsync.syncer.steps import in_steps
@@ -538,6 +539,10 @@ class TenantSync:
             except NotFound:
                 return False
         return not found.deleting
+
+    def availability(self, namespace: str) -> PodControllers:
+        """Return who reads which Pods of a namespace may leave, for one step of a drain."""
+        return PodControllers(self.handle.client, namespace)
 
     async def evict(self, pod: Envelope) -> str:
         """Evict one of the tenant's Pods in the tenant, as `kubectl drain` does. PodDisruptionBudgets may refuse that.

@@ -45,6 +45,7 @@ class World:
             ledger=self.ledger,
             on_deleted=lambda tenant, pod: self.reported.append((tenant, pod.name)),
             evict=self.evict,
+            availability=lambda *_: self,
             keeps_data=self.keeps_data,
             clock=lambda: self.now,
             limiter=self.limiter,
@@ -53,6 +54,15 @@ class World:
         self.exists = True
         self.asked: list[str] = []
         self.budgets: dict[str, str] = {}
+        self.needed: dict[str, str] = {}
+        self.left: list[str] = []
+
+    async def why_stay(self, name: str, uid: str) -> str:
+        assert uid == f"uid-{name}"
+        return self.needed.get(name, "")
+
+    def note_left(self, name: str) -> None:
+        self.left.append(name)
 
     async def keeps_data(self, tenant: str, namespace: str) -> bool:
         assert (tenant, namespace) == (KEY, "shop")
@@ -102,6 +112,7 @@ class World:
 
     def hold_pod(self, name: str, *, deleting: bool = False, grace: int = 30) -> Envelope:
         meta: dict[str, Any] = {"name": name, "namespace": SUPER_NAMESPACE}
+        meta["annotations"] = {names.CLUSTER: KEY, names.NAMESPACE: "shop", names.UID: f"uid-{name}"}
         if deleting:
             meta["deletionTimestamp"] = "2026-05-01T12:00:00Z"
             meta["deletionGracePeriodSeconds"] = grace
@@ -474,6 +485,61 @@ async def test_many_refused_evictions_do_not_block_others(world: World) -> None:
     assert deleted(world) == []
     await world.drain.step(KEY, "shop")
     assert deleted(world) == ["other"]
+
+
+NEEDED = "Deployment web has 2 of 3 Pods ready"
+
+
+async def test_pods_that_their_controllers_need_stay_and_the_reason_is_shown(world: World) -> None:
+    leaving(world, "a", "b", "c")
+    world.needed = {"a": NEEDED, "b": NEEDED}
+    world.budgets["c"] = BUDGET
+    await world.drain.step(KEY, "shop")
+    assert (world.asked, deleted(world), world.left) == (["c"], [], [])
+    assert world.drain.reasons[KEY, "shop"] == (
+        f"3 Pods have not ended yet; waits for PodDisruptionBudgets: {BUDGET}; waits for replacements elsewhere: {NEEDED}"
+    )
+    world.needed.clear()
+    world.budgets.clear()
+    await world.drain.step(KEY, "shop")
+    assert sorted(deleted(world)) == sorted(world.left) == ["a", "b", "c"]
+
+
+async def test_many_pods_of_one_controller_do_not_block_others(world: World) -> None:
+    pods = [f"held-{number:02}" for number in range(MOST_REFUSALS + 5)]
+    leaving(world, *pods, "other")
+    world.needed = dict.fromkeys(pods, NEEDED)
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["other"]
+
+
+async def test_the_operators_limit_begins_again_with_every_pod_that_leaves(world: World) -> None:
+    leaving(world, "a", "b", evictionSeconds=60)
+    world.needed = {"a": NEEDED, "b": NEEDED}
+    await world.drain.step(KEY, "shop")
+    world.now = 50.0
+    del world.needed["a"]
+    await world.drain.step(KEY, "shop")
+    (ended,) = (pod for pod in world.caches.items(PODS) if pod.name == "a")
+    world.caches.reflectors[PODS].observe_gone(ended.namespace, ended.name, ended.uid)
+    world.now = 109.0
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["a"]
+    world.now = 110.0
+    await world.drain.step(KEY, "shop")
+    assert deleted(world)[-1] == "b"
+
+
+async def test_the_operators_limit_begins_again_after_the_namespace_was_back(world: World) -> None:
+    leaving(world, "a", evictionSeconds=60)
+    world.needed["a"] = NEEDED
+    await world.drain.step(KEY, "shop")
+    world.place({"r1": 1}, names.drain_finalizer("r1"))
+    await world.drain.step(KEY, "shop")
+    world.now = 100.0
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == []
 
 
 async def test_a_suspended_tenant_has_no_budgets(world: World) -> None:

@@ -68,6 +68,8 @@ SLICE_RESOURCES: Final = (
 """Resources that a slice may name."""
 MAX_PUBLISHED: Final = 100
 """Largest number of classes of one kind that one super cluster publishes."""
+MAX_BLOCKED: Final = 20
+"""Maximum number of namespaces in the progress of a drain that are named as blocked."""
 MAX_DEFINITIONS: Final = 20
 """Largest number of CustomResourceDefinitions that one super cluster publishes."""
 
@@ -860,6 +862,43 @@ class PublishedDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
     digest: Annotated[str, Meta(max_length=64), about("Digest of what tenants get of it.")]
 
 
+class DrainCount(Struct, frozen=True, kw_only=True):
+    """How many of something a drain has to remove, and has not removed yet."""
+
+    total: Annotated[int, Meta(ge=0), about("Number since the drain began.")] = 0
+    left: Annotated[int, Meta(ge=0), about("Number that is still there.")] = 0
+
+
+class BlockedNamespace(Struct, frozen=True, kw_only=True):
+    """A namespace that a drain cannot move at present."""
+
+    tenant: Annotated[DnsLabel, about("The tenant's cluster key.")]
+    namespace: Annotated[DnsLabel, about("The tenant's namespace.")]
+    reason: Annotated[str, Meta(max_length=1024), about("Why it cannot move.")] = ""
+
+
+class DrainProgress(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Progress of a drain of the super cluster. Its syncer writes it."""
+
+    since: Annotated[Time, about("When this progress began to be counted.")]
+    namespaces: Annotated[DrainCount, about("Namespaces with slices or objects there.")] = DrainCount()
+    pods: Annotated[DrainCount, about("Pods of tenants that have not ended.")] = DrainCount()
+    claims: Annotated[DrainCount, about("PersistentVolumeClaims with volumes.")] = DrainCount()
+    pods_per_hour: Annotated[
+        int,
+        Meta(ge=0),
+        about("Pods that left within the last minutes, as the number that would leave in an hour."),
+    ] = 0
+    blocked_namespaces: Annotated[
+        int, Meta(ge=0), about("Number of namespaces that cannot move at present.")
+    ] = 0
+    blocked: Annotated[
+        tuple[BlockedNamespace, ...],
+        Meta(max_length=MAX_BLOCKED),
+        about("The first of these namespaces, by name."),
+    ] = ()
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     """Observed capacity and state of the super cluster. Its syncer writes it."""
 
@@ -930,6 +969,11 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         dict[str, Annotated[tuple[Trouble, ...], Meta(max_length=100)]],
         Meta(max_length=MAX_SUPER_CLUSTERS),
         about("Problems with serving tenants there, by shard of the syncer (1/1: all tenants)."),
+    ] = {}
+    drain: Annotated[
+        dict[str, DrainProgress],
+        Meta(max_length=MAX_SUPER_CLUSTERS),
+        about("Progress while spec.drain is true, by shard of the syncer (1/1: all tenants)."),
     ] = {}
     heartbeat_time: Annotated[Time | None, about("When its syncer last wrote this status.")] = None
     syncer_identity: Annotated[str, Meta(max_length=253), about("Identity of the leading syncer.")] = ""

@@ -44,6 +44,9 @@ LOOK_AGAIN_SECONDS = 5.0
 MOST_REFUSALS = 20
 """Number of refusals, by budgets or controllers, after which one step requests no more. The next step begins with other Pods."""
 
+BLOCKED_SECONDS = 30.0
+"""Seconds for which no Pod of a namespace has left, since they wait, after which the namespace counts as blocked."""
+
 BRAKED_SECONDS = 60.0
 """Seconds until a drain that waits for an operator is tried again."""
 
@@ -142,6 +145,17 @@ class Drain:
         self._ledger = ledger
         self._unknown = f"namespaces in super cluster {super_id} that the ledger does not know"
         self.reasons: dict[tuple[str, str], str] = {}
+        # Those of them that end only when an operator or a tenant does something.
+        self._waits_for_others: set[tuple[str, str]] = set()
+
+    def blocked(self) -> dict[tuple[str, str], str]:
+        """Return the namespaces whose drains wait for somebody, or whose Pods have waited for a while, with the reasons."""
+        waited = self._clock() - BLOCKED_SECONDS
+        return {
+            key: reason
+            for key, reason in self.reasons.items()
+            if key in self._waits_for_others or self._refused.get(key, (float("inf"), ""))[0] <= waited
+        }
 
     async def step(self, tenant: str, namespace: str) -> float | None:
         """Continue the drain of one tenant namespace.
@@ -156,7 +170,7 @@ class Drain:
         if entry is not None and entry.clearing:
             return await self._confirm_clearing(tenant, namespace)
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
-            self.reasons.pop((tenant, namespace), None)
+            self._settle(tenant, namespace)
             self._refused.pop((tenant, namespace), None)
             self._limiter.unwanted("", self._unknown, (tenant, namespace))
             return None
@@ -164,12 +178,20 @@ class Drain:
             return BRAKED_SECONDS
         return await self._clear(tenant, namespace, entry)
 
+    def _settle(self, tenant: str, namespace: str) -> None:
+        self.reasons.pop((tenant, namespace), None)
+        self._waits_for_others.discard((tenant, namespace))
+
+    def _wait_for_others(self, tenant: str, namespace: str, reason: str) -> None:
+        self.reasons[(tenant, namespace)] = reason
+        self._waits_for_others.add((tenant, namespace))
+
     async def _is_braked(self, tenant: str, namespace: str) -> bool:
         """Return whether too many namespaces are unknown to the ledger, so that an operator has to release the drain."""
         try:
             await self._limiter.require("", self._unknown, (tenant, namespace), self._count_unknown)
         except Braked as braked:
-            self.reasons[(tenant, namespace)] = str(braked)
+            self._wait_for_others(tenant, namespace, str(braked))
             return True
         return False
 
@@ -177,15 +199,18 @@ class Drain:
         waits = _Waits()
         left = await self._clear_pods(tenant, namespace, waits)
         if left:
+            self._settle(tenant, namespace)
             self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits.text()}"
             return LOOK_AGAIN_SECONDS
         self._refused.pop((tenant, namespace), None)
         data = _named("claims", self._claims_with_volumes(tenant, namespace))
         data += _named("snapshots", await self._snapshots(tenant, namespace))
         if data and await self._keeps_data(tenant, namespace):
-            self.reasons[(tenant, namespace)] = (
+            self._wait_for_others(
+                tenant,
+                namespace,
                 f"it has volumes here, whose data would be lost: {', '.join(data)}; "
-                "give the namespace slices here again, by a ResourceQuota if it has none, or have its tenant delete them"
+                "give the namespace slices here again, by a ResourceQuota if it has none, or have its tenant delete them",
             )
             return LOOK_AGAIN_SECONDS
         if namespace == names.TENANT_DNS_NAMESPACE and self._ledger.needs_name_server(tenant):
@@ -195,7 +220,7 @@ class Drain:
             return LOOK_AGAIN_SECONDS
         if entry is not None:
             await self._release(tenant, namespace)
-        self.reasons.pop((tenant, namespace), None)
+        self._settle(tenant, namespace)
         if self._placed(tenant, namespace):
             return None
         log.info("namespace drained", tenant=tenant, namespace=namespace, super_cluster=self._super_id)
@@ -209,7 +234,7 @@ class Drain:
         place = names.super_namespace(tenant, namespace)
         if self._caches.reflectors[PERSISTENT_VOLUME_CLAIMS].synced:
             found = self._caches.items(PERSISTENT_VOLUME_CLAIMS, place)
-            return sorted(each.name for each in found if _is_bound(each))
+            return sorted(each.name for each in found if is_bound(each))
         quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
         status = decode(quota.status, _QuotaStatus) if quota is not None and quota.status else _QuotaStatus()
         used = status.used.get(PERSISTENT_VOLUME_CLAIMS.plural, "0")
@@ -273,7 +298,7 @@ class Drain:
             left += 1
             grace = _grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
-                if evicts and not pod.deleting and not _has_ended(pod):
+                if evicts and not pod.deleting and not has_ended(pod):
                     if waits.many:
                         continue
                     if not await self._may_leave(tenant, pod, available, waits):
@@ -379,7 +404,7 @@ class Drain:
         quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
         entry = self._ledger.entry(tenant, namespace)
         if quota is None or entry is None or not _within(quota, entry.placement.hard):
-            self.reasons[(tenant, namespace)] = "Pods still use more than the slices that are left"
+            self._wait_for_others(tenant, namespace, "Pods still use more than the slices that are left")
             return LOOK_AGAIN_SECONDS
         try:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
@@ -390,7 +415,7 @@ class Drain:
             await self._remove_finalizers(live, names.clear_finalizer(self._super_id))
         except (NotFound, Invalid):
             pass
-        self.reasons.pop((tenant, namespace), None)
+        self._settle(tenant, namespace)
         return None
 
     async def _remove_finalizers(self, live: Envelope, *finalizers: str) -> None:
@@ -447,11 +472,13 @@ def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
     )
 
 
-def _is_bound(claim: Envelope) -> bool:
+def is_bound(claim: Envelope) -> bool:
+    """Return whether a claim has a volume."""
     return bool(claim.status) and decode(claim.status, _Status).phase == "Bound"
 
 
-def _has_ended(pod: Envelope) -> bool:
+def has_ended(pod: Envelope) -> bool:
+    """Return whether a Pod has succeeded or failed."""
     return bool(pod.status) and decode(pod.status, _Status).phase in TERMINAL_PHASES
 
 

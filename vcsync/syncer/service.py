@@ -17,7 +17,7 @@ from msgspec import Struct, to_builtins
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vcsync.api import names
-from vcsync.api.objects import VirtualCluster, cluster_key
+from vcsync.api.objects import SuperCluster, VirtualCluster, cluster_key
 from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.api.specs import ShownNodes, SuperClusterSpec, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
@@ -45,6 +45,7 @@ from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
 from vcsync.syncer.definitions import DefinitionStore
 from vcsync.syncer.drain import Drain
+from vcsync.syncer.drain_report import DrainReport
 from vcsync.syncer.drift.detector import DriftDetector, reader
 from vcsync.syncer.drift.ledger import DriftLedger
 from vcsync.syncer.drift.repairs import CAUSES
@@ -229,6 +230,17 @@ class Syncer:
             clock=self._clock,
             limiter=self._limiter,
         )
+        self._drain_report = DrainReport(
+            meta=meta,
+            super_id=super_id,
+            shard=self._settings.shard,
+            caches=self.caches,
+            ledger=self.ledger,
+            blocked=self._drain.blocked,
+            owns=self._owns,
+            found=self._own_super_cluster,
+            clock=self._clock,
+        )
         self._events = TenantEvents(super_client, owner=self._owner_of_event, translate=self._translate_event)
         self._out_of_touch = False
         self._definitions = DefinitionStore(meta, super_client, super_id)
@@ -302,6 +314,7 @@ class Syncer:
                 tasks.create_task(self._patrol.run())
                 tasks.create_task(self._pod_meter.run())
                 tasks.create_task(self._drift_store.run())
+                tasks.create_task(self._drain_report.run())
                 tasks.create_task(self._exchange.run())
                 tasks.create_task(self._work())
         finally:
@@ -548,6 +561,11 @@ class Syncer:
         if session is not None:
             session.ledger_changed(namespace)
 
+    def _own_super_cluster(self) -> SuperCluster | None:
+        """Return the super cluster as it was last seen; None if it cannot be read."""
+        found = self._super_clusters.super_clusters()
+        return next((each for each in found if each.name == self.super_id), None)
+
     def _pool_changed(self) -> None:
         """Follow a change of the super clusters: of their health, or of their networks."""
         views = self._super_clusters.views
@@ -564,6 +582,7 @@ class Syncer:
         own = views.get(self.super_id)
         if own is not None and own.fenced:
             self.fenced.set()
+        self._drain_report.super_cluster_changed()
         since = own.out_of_touch if own is not None and own.health is Health.LOST else ""
         if since != self._lost_since:
             self._lost_since = since

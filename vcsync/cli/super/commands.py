@@ -14,7 +14,6 @@ from vcsync.api.fields import PercentOrQuantity
 from vcsync.api.names import require_super_id
 from vcsync.api.objects import NamespacePlacement, SuperCluster, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
-from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.cli.command.common import (
     admin_client,
     as_given_option,
@@ -29,6 +28,7 @@ from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import age, pairs, print_objects
 from vcsync.cli.registration.renewal import renew_super
+from vcsync.cli.super.drain import change_spec, drain, placed_on, some, undrain
 from vcsync.cli.super.fence import fence, id_argument, unfence
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists
@@ -97,6 +97,8 @@ def supers() -> None:
 supers.add_command(renew_super)
 supers.add_command(fence)
 supers.add_command(unfence)
+supers.add_command(drain)
+supers.add_command(undrain)
 
 
 @supers.command(
@@ -323,7 +325,7 @@ def set_(super_id: str, network_id: str | None, meta: str | None) -> None:
     """
     if network_id is None:
         raise WrongInputError("nothing to change: give --network-id")
-    asyncio.run(_change(super_id, {"networkId": network_id}, meta))
+    asyncio.run(change_spec(super_id, {"networkId": network_id}, meta))
     said = f"is in network {network_id}" if network_id else "shares its Pod network with none"
     click.echo(f"super cluster {super_id} {said}")
 
@@ -337,7 +339,7 @@ def set_(super_id: str, network_id: str | None, meta: str | None) -> None:
 @meta_option
 def cordon(super_id: str, meta: str | None) -> None:
     """Stop placing new slices on a super cluster. Running Pods stay."""
-    asyncio.run(_change(super_id, {"cordoned": True}, meta))
+    asyncio.run(change_spec(super_id, {"cordoned": True}, meta))
     click.echo(f"super cluster {super_id} gets no new slices")
 
 
@@ -350,75 +352,8 @@ def cordon(super_id: str, meta: str | None) -> None:
 @meta_option
 def uncordon(super_id: str, meta: str | None) -> None:
     """Allow slices on a super cluster again. This ends cordon and drain."""
-    asyncio.run(_change(super_id, {"cordoned": False, "drain": False}, meta))
+    asyncio.run(change_spec(super_id, {"cordoned": False, "drain": False}, meta))
     click.echo(f"super cluster {super_id} gets slices again")
-
-
-@supers.command(
-    epilog=example(
-        "vcsync super drain r1 --wait && vcsync super remove r1",
-    )
-)
-@id_argument
-@click.option("--wait/--no-wait", default=False, help="Wait until the super cluster is empty.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds to wait."
-)
-@click.option(
-    "--eviction-seconds",
-    type=click.IntRange(0, 7 * 24 * 3600),
-    metavar="SECONDS",
-    help=f"Seconds that Pods wait for their tenants' PodDisruptionBudgets; {DEFAULT_EVICTION_SECONDS} unless set before.",
-)
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Pods do not wait for PodDisruptionBudgets: the same as --eviction-seconds 0.",
-)
-@meta_option
-def drain(  # noqa: PLR0917  one command's options
-    super_id: str, wait: bool, timeout: float, eviction_seconds: int | None, force: bool, meta: str | None
-) -> None:
-    """Move all slices from a super cluster to others, as far as these have room.
-
-    Pods are evicted as their tenants' PodDisruptionBudgets allow. 'vcsync explain pod' with --endpoint shows what a Pod
-    waits for.
-    """
-    if force and eviction_seconds:
-        raise WrongInputError("--force and --eviction-seconds contradict each other: give one of them")
-    patience = 0 if force else eviction_seconds
-    asyncio.run(_drain(super_id, wait, timeout, patience, meta))
-
-
-async def _drain(super_id: str, wait: bool, seconds: float, patience: int | None, meta: str | None) -> None:
-    spec: dict[str, Any] = {"drain": True}
-    if patience is not None:
-        spec["evictionSeconds"] = patience
-    await _change(super_id, spec, meta)
-    click.echo(f"super cluster {super_id} drains")
-    if not wait:
-        return
-    async with meta_client(meta) as client:
-        last: list[str] = []
-        try:
-            async with asyncio.timeout(seconds):
-                while standing := await placed_on(client, super_id):
-                    if standing != last:
-                        click.echo(f"remaining: {_some(standing)}")
-                    last = standing
-                    await asyncio.sleep(1)
-        except TimeoutError:
-            raise FailedError(
-                f"super cluster {super_id} still holds {_some(last)} after {seconds:.0f} s; "
-                "'vcsync explain namespace' shows why they cannot move, 'vcsync explain pod' with --endpoint what Pods wait for"
-            ) from None
-    click.echo(f"super cluster {super_id} is empty")
-
-
-async def _change(super_id: str, spec: dict[str, Any], meta: str | None) -> None:
-    async with meta_client(meta) as client:
-        await require_super_cluster(client, super_id)
-        await client.patch(SUPER_CLUSTERS, super_id, {"spec": spec})
 
 
 @supers.command(
@@ -459,7 +394,7 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
                 await check_leads_there(there, super_cluster, meta_uid, _NOT_REMOVED)
         if standing and not force:
             raise FailedError(
-                f"super cluster {super_id} still holds {_some(standing)}; "
+                f"super cluster {super_id} still holds {some(standing)}; "
                 f"run 'vcsync super drain {super_id} --wait' first, or give it up with --force"
             )
         await client.delete(SUPER_CLUSTERS, super_id)
@@ -505,20 +440,3 @@ async def _give_up(client: Client, super_id: str) -> None:
         if len(left) < len(envelope.finalizers):
             patch = {"metadata": {"finalizers": left, "resourceVersion": envelope.resource_version}}
             await client.patch(NAMESPACE_PLACEMENTS, envelope.name, patch, envelope.namespace)
-
-
-async def placed_on(client: Client, super_id: str) -> list[str]:
-    """Return the tenant namespaces (``cluster key/namespace``) with slices or leftovers on a super cluster."""
-    finalizer = names.drain_finalizer(super_id)
-    found = []
-    for envelope in await client.list(NAMESPACE_PLACEMENTS):
-        placement = NamespacePlacement.from_envelope(envelope)
-        if placement.status.placements.get(super_id) or finalizer in placement.finalizers:
-            found.append(f"{placement.namespace}/{placement.name}")
-    return sorted(found)
-
-
-def _some(texts: list[str], most: int = 5) -> str:
-    """Return a count and the first few of many names."""
-    rest = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return f"{len(texts)} namespace{'s' if len(texts) != 1 else ''} ({', '.join(texts[:most])}{rest})"

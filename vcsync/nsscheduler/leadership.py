@@ -35,6 +35,7 @@ from vcsync.nsscheduler.clients import LedgerClient, LedgerFence
 from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.departures import Waves
+from vcsync.nsscheduler.drains import Drains
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.reconcile import (
@@ -159,6 +160,13 @@ class Leadership:
             lambda key: self.work.add(*key),
             Random(),  # noqa: S311 - an order, not a secret
         )
+        self.drains = Drains(
+            self.pool,
+            self.ledger,
+            lambda tenant: tenant in self.tenants,
+            lambda key: self.work.add(*key),
+            Random(),  # noqa: S311 - an order, not a secret
+        )
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
 
     async def run(self) -> None:
@@ -176,6 +184,7 @@ class Leadership:
                 "namespace scheduler began", placements=len(self.ledger), super_clusters=len(self.pool.views)
             )
             tasks.create_task(self.waves.run(), name="waves")
+            tasks.create_task(self.drains.run(), name="drains")
             await self.work.run()
 
     def synced(self) -> bool:
@@ -351,10 +360,7 @@ class Leadership:
         """Enqueue the namespaces that wait, and those that may leave super clusters."""
         self._wake_waiting()
         self.waves.follow()
-        for super_id, view in self.pool.views.items():
-            if view.draining:
-                for key in self.ledger.on(super_id):
-                    self.work.add(*key)
+        self.drains.follow()
         before, self._in_pool = self._in_pool, frozenset(self.pool.views)
         if before - self._in_pool:
             for tenant in self.tenants:
@@ -426,6 +432,7 @@ class Leadership:
             self._settings.policy,
             _now(),
             self.waves.departures.leaving((tenant, namespace)),
+            self.drains.waves.held((tenant, namespace)),
         )
         again = await self._decide(inputs, session)
         return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again
@@ -462,6 +469,7 @@ class Leadership:
             self._assumed.discard(key)
             if key not in self._unanswered:
                 self._count(key)
+        self.drains.waves.note_decided(key, inputs.held)
         self._note(inputs, plan)
         if not plan.confirm:
             session.withdrawal.settled(key[1])

@@ -1,6 +1,6 @@
 """Decides on one namespace's ledger entry and its mirror in the tenant, in an ordered list of small steps. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -78,6 +78,7 @@ class Inputs(Struct, frozen=True):
         policy: `spread`, `pack` or `cheap`.
         now: the current time in RFC 3339.
         leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
+        held: super clusters that are being drained, and that the namespace may not leave yet.
     """
 
     key: tuple[str, str]
@@ -91,6 +92,7 @@ class Inputs(Struct, frozen=True):
     policy: str
     now: str
     leaving: Mapping[str, int] = {}
+    held: Collection[str] = ()
 
 
 class Plan(Struct):
@@ -352,6 +354,7 @@ def place(inputs: Inputs, plan: Plan) -> bool:
         tenant_clearing=inputs.ledger.cleared_by(inputs.key[0], without=inputs.key),
         policy=inputs.policy,
         leaving=inputs.leaving,
+        held=inputs.held,
     )
     allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
     plan.decision = place_slices(inputs.views, allocated, request)

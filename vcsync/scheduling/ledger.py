@@ -49,6 +49,14 @@ class Ledger:
         """Return the namespaces that hold slices on a super cluster."""
         return [key for key, entry in self._entries.items() if entry.placements.get(super_id)]
 
+    def clearing_on(self, super_id: str) -> list[Key]:
+        """Return the namespaces that have lost all slices on a super cluster which its syncer has not cleared yet."""
+        return [
+            key
+            for key, entry in self._entries.items()
+            if super_id in entry.clearing and not entry.placements.get(super_id)
+        ]
+
     def slices_on(self, super_id: str) -> int:
         """Return the number of slices of all namespaces on a super cluster."""
         return sum(entry.placements.get(super_id, 0) for entry in self._entries.values())

@@ -1,6 +1,6 @@
 """Places a namespace's slices on super clusters: pinned slices first, then present ones, then new ones. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from msgspec import Struct
@@ -31,6 +31,7 @@ class SliceRequest(Struct, frozen=True):
             new slices, and take no present ones away.
         policy: one of `POLICIES`.
         leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
+        held: super clusters that are being drained, and that the namespace may not leave yet.
     """
 
     slices: int
@@ -43,6 +44,7 @@ class SliceRequest(Struct, frozen=True):
     tenant_clearing: Resources = {}
     policy: str = "spread"
     leaving: Mapping[str, int] = {}
+    held: Collection[str] = ()
 
 
 class SuperExplanation(Struct, frozen=True):
@@ -131,9 +133,10 @@ def place_slices(
 
     As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
     as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained,
-    or that the namespace may leave, move if others have room, and are kept otherwise. New slices go first to where the
-    namespace still holds amounts, since its Pods or volumes may still be there. If the number of slices shrinks, they are
-    removed from unhealthy super clusters first, then from where the namespace has most; pinned slices last.
+    unless the namespace is held there, or that the namespace may leave, move if others have room, and are kept otherwise.
+    New slices go first to where the namespace still holds amounts, since its Pods or volumes may still be there. If the
+    number of slices shrinks, they are removed from unhealthy super clusters first, then from where the namespace has most;
+    pinned slices last.
 
     Args:
         views: id -> view of each super cluster.
@@ -150,7 +153,7 @@ def place_slices(
     current = _carried_over(request, candidates)
     state = _State(candidates, request, allowed)
     _place_pinned(state, current)
-    drained = _movable(current, views, request.leaving)
+    drained = _movable(current, views, request)
     _keep_present(state, current)
     _place_returning(state)
     _place_free(state)
@@ -218,11 +221,12 @@ def _place_pinned(state: _State, current: dict[str, int]) -> None:
 
 
 def _movable(
-    current: dict[str, int], views: Mapping[str, SuperView], leaving: Mapping[str, int]
+    current: dict[str, int], views: Mapping[str, SuperView], request: SliceRequest
 ) -> dict[str, int]:
     """Return the present slices that move if others have room. They are removed from `current`."""
-    movable = {super_id: current.pop(super_id) for super_id in list(current) if views[super_id].draining}
-    for super_id, stay in leaving.items():
+    drained = [super_id for super_id in current if views[super_id].draining and super_id not in request.held]
+    movable = {super_id: current.pop(super_id) for super_id in drained}
+    for super_id, stay in request.leaving.items():
         if (moving := current.get(super_id, 0) - stay) > 0:
             movable[super_id] = moving
             current[super_id] = stay

@@ -109,9 +109,7 @@ def _health(_share: Share, _needs: PodNeeds, view: SuperView | None) -> str | No
 
 
 def _closed(_share: Share, _needs: PodNeeds, view: SuperView | None) -> str | None:
-    if view is None or not (view.cordoned or view.draining):
-        return None
-    return "is draining" if view.draining else "is cordoned"
+    return "is cordoned" if view is not None and view.cordoned and not view.draining else None
 
 
 def _selected(share: Share, needs: PodNeeds, _view: SuperView | None) -> str | None:
@@ -182,7 +180,8 @@ def refusals(
     """Return every reason why a Pod cannot use a share.
 
     A super cluster that is out of touch is refused at once. One without ready nodes is only chosen last, since an
-    autoscaler may add nodes for the Pod. So is one that recovers.
+    autoscaler may add nodes for the Pod. So is one that recovers, and one that drains, as long as the namespace still has
+    slices there: it may have no others.
     """
     view = views.get(share.super_id)
     messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
@@ -203,7 +202,7 @@ def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:
     used = 0
     for name, amount in share.capacity.items():
         used = max(used, (share.used.get(name, 0) + needs.requests.get(name, 0)) * FULL // max(1, amount))
-    healthy = view is not None and view.health is Health.READY
+    healthy = view is not None and view.health is Health.READY and not view.draining
     return healthy * 10**12 - used
 
 

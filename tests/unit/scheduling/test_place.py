@@ -155,6 +155,14 @@ def test_slices_leave_a_drained_super_cluster_if_others_have_room():
     assert (tight.placements, tight.waiting) == ({"r1": 1, "r2": 3}, 0)
 
 
+def test_slices_stay_on_a_drained_super_cluster_until_their_turn_comes():
+    views = pool(view("r1", draining=True), view("r2", 9))
+    assert place(views, 4, current={"r1": 4}, held={"r1"}).placements == {"r1": 4}
+    assert place(views, 6, current={"r1": 4}, held={"r1"}).placements == {"r1": 4, "r2": 2}
+    assert place(views, 2, current={"r1": 4}, held={"r1"}).placements == {"r1": 2}
+    assert place(views, 4, current={"r1": 4}, held={"r3"}).placements == {"r2": 4}
+
+
 def test_pinned_slices_stay_on_a_drained_super_cluster():
     decision = place(pool(view("r1", draining=True), view("r2", 9)), 4, current={"r1": 4}, pins={"r1": 1})
     assert decision.placements == {"r1": 1, "r2": 3}

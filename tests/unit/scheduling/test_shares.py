@@ -76,7 +76,6 @@ def test_resources_that_slices_lack_are_not_limited():
         ),
         ({"health": Health.UNKNOWN}, "has not reported yet"),
         ({"cordoned": True}, "is cordoned"),
-        ({"draining": True, "cordoned": True}, "is draining"),
         ({"largest_node": {"cpu": 40}}, "cpu 50m asked, its largest node has 40m"),
     ],
 )
@@ -88,6 +87,15 @@ def test_a_super_cluster_out_of_service_gets_no_new_pods(fields, reason):
 
 def test_a_super_cluster_that_is_not_registered_gets_no_pods():
     assert pick_super([share_of("r1", 1, SIZE)], needs(), {}).reasons() == "r1: is not registered"
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_super_cluster_that_drains_is_the_last_choice(cordoned):
+    """A namespace whose slices have not left yet may have no others."""
+    shares = [share_of("r1", 9, SIZE), share_of("r2", 1, SIZE)]
+    drains = view("r1", draining=True, cordoned=cordoned)
+    assert pick(shares, needs(50), drains).super_id == "r2"
+    assert pick(shares, needs(500), drains).super_id == "r1"
 
 
 @pytest.mark.parametrize("health", [Health.SUSPECT, Health.RECOVERING])

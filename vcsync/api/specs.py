@@ -863,7 +863,7 @@ class PublishedDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DrainCount(Struct, frozen=True, kw_only=True):
-    """How many of something a drain has to remove, and has not removed yet."""
+    """Numbers of things of one kind that a drain removes."""
 
     total: Annotated[int, Meta(ge=0), about("Number since the drain began.")] = 0
     left: Annotated[int, Meta(ge=0), about("Number that is still there.")] = 0

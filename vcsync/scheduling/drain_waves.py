@@ -13,7 +13,7 @@ UNDER_WAY_SECONDS = 300.0
 
 
 class Standing(Struct, frozen=True):
-    """What namespaces have on a super cluster that drains.
+    """The namespaces with something on a super cluster that drains.
 
     Attributes:
         sliced: namespaces with slices there.
@@ -27,7 +27,7 @@ class Standing(Struct, frozen=True):
 class DrainWaves:
     """The namespaces that may leave super clusters which drain. The others keep their slices there until their turn comes.
 
-    Nothing of this is stored: whoever begins anew finds the namespaces under way in the ledger, and counts them.
+    Nothing of this is stored: a new leader finds the namespaces under way in the ledger, and counts them.
     """
 
     def __init__(self) -> None:

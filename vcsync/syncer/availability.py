@@ -1,4 +1,4 @@
-"""Which Pods may leave a super cluster now, so that their controllers keep enough ready Pods. Pure."""
+"""Decides which Pods may leave a super cluster now, so that their controllers keep enough ready Pods. Pure."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class _PodSpec(Struct, gc=False):
 
 
 class _Waits:
-    """Why Pods have to wait in one step of a drain."""
+    """The reasons why Pods have to wait in one step of a drain."""
 
     def __init__(self) -> None:
         self.budgets: list[str] = []

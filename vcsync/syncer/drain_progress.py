@@ -1,4 +1,4 @@
-"""What a drain of a super cluster still has to do, how fast it goes, and which namespaces cannot move. Pure."""
+"""Computes the progress of a drain: what is left, how fast it goes, and which namespaces cannot move. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class Contents(Struct, frozen=True):
-    """What tenants have on a super cluster.
+    """Numbers of things that tenants have on a super cluster.
 
     Attributes:
         namespaces: number of namespaces with slices or objects there.

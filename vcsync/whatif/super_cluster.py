@@ -17,7 +17,7 @@ HEADROOM = "Headroom"
 REMEDIES = {
     "Health": "it has to report again and to have ready nodes",
     "Cordon": "vcsync super uncordon {id}",
-    "Drain": "vcsync super uncordon {id}",
+    "Drain": "vcsync super undrain {id}",
     "Taint": "remove the taint from the SuperCluster, or pin slices to {id}",
     "LargestNode": "add larger nodes, or use smaller slices",
     "Capacity": "add nodes, reduce the headroom, or move slices away",

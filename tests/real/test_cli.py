@@ -440,7 +440,18 @@ def test_cordon_drain_and_uncordon_change_the_spec(r1: Cluster, vcsync: Vcsync) 
     assert "drains" in vcsync("super", "list").out
     assert vcsync("super", "uncordon", "r1").code == 0
     assert "open" in vcsync("super", "list").out
-    for command in ("cordon", "uncordon", "drain", "remove"):
+    assert "drains" in vcsync("super", "drain", "r1").out
+    assert "has not reported progress" in vcsync("super", "drain", "r1", "--status").out
+    assert json.loads(vcsync("super", "drain", "r1", "--status", "-o", "json").out)["drain"] is True
+    assert "gets no new slices" in vcsync("super", "undrain", "r1", "--keep-cordon").out
+    assert "cordoned" in vcsync("super", "list").out
+    assert "does not drain" in vcsync("super", "drain", "r1", "--status").out
+    assert "gets slices again" in vcsync("super", "undrain", "r1").out
+    assert "open" in vcsync("super", "list").out
+    for wrong in (("--status", "--wait"), ("--force", "--eviction-seconds", "5"), ("-o", "json")):
+        assert vcsync("super", "drain", "r1", *wrong).code == 2
+    assert "open" in vcsync("super", "list").out
+    for command in ("cordon", "uncordon", "drain", "undrain", "remove"):
         fails(vcsync("super", command, "r7"), 1, "super cluster r7 does not exist")
 
 

@@ -432,7 +432,7 @@ class Leadership:
             self._settings.policy,
             _now(),
             self.waves.departures.leaving((tenant, namespace)),
-            self.drains.waves.held((tenant, namespace)),
+            held=self.drains.waves.held((tenant, namespace)),
         )
         again = await self._decide(inputs, session)
         return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again

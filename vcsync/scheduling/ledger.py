@@ -18,11 +18,13 @@ class Entry(Struct, frozen=True):
         placements: super cluster -> number of slices.
         clearing: super cluster -> amounts that may still be in use there beyond the slices, because slices have shrunk
             or moved and the syncer has not freed them yet.
+        away: super cluster -> number of slices that have left it because it was lost.
     """
 
     size: Resources
     placements: dict[str, int]
     clearing: dict[str, Resources] = {}
+    away: dict[str, int] = {}
 
     def holds(self, super_id: str) -> Resources:
         """Return the amounts that the namespace may use on a super cluster at present."""
@@ -44,6 +46,10 @@ class Ledger:
     def get(self, key: Key) -> Entry | None:
         """Return the entry of a namespace; None if it has none."""
         return self._entries.get(key)
+
+    def entries(self) -> Mapping[Key, Entry]:
+        """Return the entries of all namespaces."""
+        return self._entries
 
     def on(self, super_id: str) -> list[Key]:
         """Return the namespaces that hold slices on a super cluster."""

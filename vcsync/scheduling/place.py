@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from heapq import heapify, heappop, heapreplace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.scheduling.filters import FREE, PINNED, Refusal, refusals
 from vcsync.scheduling.resources import Resources, pieces, shortages, show, subtract, times
@@ -13,6 +14,22 @@ from vcsync.scheduling.snapshot import Health, SuperView
 
 TENANT_QUOTA = "TenantQuota"
 """Name of the refusal by the operator's cap on a tenant, which concerns all super clusters."""
+
+
+class Transfer(Struct, frozen=True):
+    """Slices of a namespace that are to go from one super cluster to another.
+
+    Attributes:
+        source: the super cluster that they leave.
+        target: the super cluster that gets them.
+        slices: how many.
+        stay: number of slices that stay on `source`, so that a transfer which was carried out asks for nothing more.
+    """
+
+    source: str
+    target: str
+    slices: int
+    stay: int
 
 
 class SliceRequest(Struct, frozen=True):
@@ -31,6 +48,7 @@ class SliceRequest(Struct, frozen=True):
             new slices, and take no present ones away.
         policy: one of `POLICIES`.
         leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
+        transfers: slices that go to another super cluster if it has room.
         held: super clusters that are being drained, and that the namespace may not leave yet.
     """
 
@@ -44,6 +62,7 @@ class SliceRequest(Struct, frozen=True):
     tenant_clearing: Resources = {}
     policy: str = "spread"
     leaving: Mapping[str, int] = {}
+    transfers: tuple[Transfer, ...] = ()
     held: Collection[str] = ()
 
 
@@ -133,10 +152,10 @@ def place_slices(
 
     As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
     as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained,
-    unless the namespace is held there, or that the namespace may leave, move if others have room, and are kept otherwise.
-    New slices go first to where the namespace still holds amounts, since its Pods or volumes may still be there. If the
-    number of slices shrinks, they are removed from unhealthy super clusters first, then from where the namespace has most;
-    pinned slices last.
+    unless the namespace is held there, or that the namespace may leave, move if others have room, and are kept otherwise; so
+    do those that are transferred. New slices go first to where the namespace still holds amounts, since its Pods or volumes may
+    still be there. If the number of slices shrinks, they are removed from unhealthy super clusters first, then from where the
+    namespace has most; pinned slices last.
 
     Args:
         views: id -> view of each super cluster.
@@ -154,7 +173,9 @@ def place_slices(
     state = _State(candidates, request, allowed)
     _place_pinned(state, current)
     drained = _movable(current, views, request)
+    transferred = _transferred(state, current)
     _keep_present(state, current)
+    _place_transferred(state, transferred)
     _place_returning(state)
     _place_free(state)
     _keep_present(state, drained)
@@ -231,6 +252,29 @@ def _movable(
             movable[super_id] = moving
             current[super_id] = stay
     return movable
+
+
+def _transferred(state: _State, current: dict[str, int]) -> list[Transfer]:
+    """Return the transfers that are not carried out yet, with what they still move. That is removed from `current`."""
+    found = []
+    for each in state.request.transfers:
+        there = current.get(each.source, 0)
+        slices = min(each.slices, there, there + state.kept.get(each.source, 0) - each.stay)
+        if slices > 0 and each.target in state.candidates:
+            current[each.source] -= slices
+            found.append(replace(each, slices=slices))
+    return found
+
+
+def _place_transferred(state: _State, transfers: list[Transfer]) -> None:
+    """Place transferred slices, and keep those for which there is no room where they are."""
+    for each in transfers:
+        target = state.candidates[each.target]
+        slices = min(each.slices, state.room(each.target))
+        if refusals(FREE, target.view, state.request.size):
+            slices = 0
+        state.take(each.target, slices)
+        _keep_present(state, {each.source: each.slices - slices})
 
 
 def _keep_present(state: _State, current: dict[str, int]) -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from vcsync.scheduling.place import SliceRequest, place_slices
+from vcsync.scheduling.place import SliceRequest, Transfer, place_slices
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 
 SIZE = {"cpu": 100, "memory": 100}
@@ -395,3 +395,55 @@ def test_a_larger_request_removes_no_slice(situation, more):
 def test_a_hundred_slices_over_fifty_super_clusters_are_spread_evenly():
     views = pool(*(view(f"r{number}") for number in range(50)))
     assert place(views, 100).placements == {f"r{number}": 2 for number in range(50)}
+
+
+# Transfers
+
+
+def transfer(source, target, slices, stay):
+    return Transfer(source, target, slices, stay)
+
+
+def test_a_transfer_moves_slices_to_the_super_cluster_that_it_names():
+    views = pool(view("r1"), view("r2"), view("r3"))
+    moved = place(views, 3, current={"r1": 3}, transfers=(transfer("r1", "r3", 2, 1),))
+    assert moved.placements == {"r1": 1, "r3": 2}
+    again = place(views, 3, current=moved.placements, transfers=(transfer("r1", "r3", 2, 1),))
+    assert again.placements == moved.placements
+
+
+def test_transfers_of_one_source_share_what_stays_there():
+    transfers = (transfer("r1", "r2", 1, 2), transfer("r1", "r3", 2, 2))
+    views = pool(view("r1"), view("r2"), view("r3"))
+    moved = place(views, 5, current={"r1": 5}, transfers=transfers)
+    assert moved.placements == {"r1": 2, "r2": 1, "r3": 2}
+    assert place(views, 5, current=moved.placements, transfers=transfers).placements == moved.placements
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [
+        (view("r2", 1), {"r1": 2, "r2": 1}),
+        (view("r2", cordoned=True), {"r1": 3}),
+        (view("r2", health=Health.SUSPECT), {"r1": 3}),
+        (None, {"r1": 3}),
+    ],
+    ids=["no room for all", "cordoned", "suspect", "gone"],
+)
+def test_transferred_slices_that_do_not_fit_stay(target, after):
+    views = pool(view("r1"), *([target] if target else []))
+    decision = place(views, 3, current={"r1": 3}, transfers=(transfer("r1", "r2", 2, 1),))
+    assert decision.placements == after
+    assert not decision.waiting
+
+
+def test_pinned_slices_are_not_transferred():
+    views = pool(view("r1"), view("r2"))
+    decision = place(views, 3, current={"r1": 3}, pins={"r1": 2}, transfers=(transfer("r1", "r2", 3, 0),))
+    assert decision.placements == {"r1": 2, "r2": 1}
+
+
+def test_a_namespace_that_shrinks_while_slices_move_keeps_no_more_than_it_asks_for():
+    views = pool(view("r1"), view("r2"))
+    decision = place(views, 1, current={"r1": 3}, transfers=(transfer("r1", "r2", 2, 1),))
+    assert sum(decision.placements.values()) == 1

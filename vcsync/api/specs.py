@@ -95,6 +95,10 @@ DEFAULT_MOVE_SECONDS: Final = 300
 """Seconds for which a super cluster is lost before anything moves, where a policy that moves does not say."""
 
 
+FailBack = Literal["Never", "WithinBudget", "NextRebalance"]
+"""Policies for the way back of slices that have left a lost super cluster."""
+
+
 class Failover(Struct, frozen=True, kw_only=True, rename="camel"):
     """The policy for a tenant's slices and Pods on a super cluster that is lost."""
 
@@ -310,6 +314,14 @@ class TenantSettings(Struct, frozen=True, kw_only=True, rename="camel"):
         Failover | None,
         about(
             "What happens to the tenant's slices and Pods on a lost super cluster. Default: the schedulers' option --failover."
+        ),
+    ] = None
+    fail_back: Annotated[
+        FailBack | None,
+        about(
+            "When slices that have left a lost super cluster go back to it after its return, where that does not make the pool "
+            "worse. Never. WithinBudget: at once, a budget of slices at a time. NextRebalance: with the next rebalance. Default: "
+            "the namespace scheduler's option --fail-back."
         ),
     ] = None
 
@@ -597,6 +609,14 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         Failover | None,
         about(
             "What happens to the tenant's slices and Pods on a lost super cluster. Default: the schedulers' option --failover."
+        ),
+    ] = None
+    fail_back: Annotated[
+        FailBack | None,
+        about(
+            "When slices that have left a lost super cluster go back to it after its return, where that does not make the pool "
+            "worse. Never. WithinBudget: at once, a budget of slices at a time. NextRebalance: with the next rebalance. Default: "
+            "the namespace scheduler's option --fail-back."
         ),
     ] = None
     cluster_version_name: Annotated[
@@ -1035,6 +1055,13 @@ class NamespacePlacementStatus(Struct, frozen=True, kw_only=True, rename="camel"
         Meta(max_length=MAX_SUPER_CLUSTERS),
         about(
             "Amounts that a super cluster may hold beyond its slices until its syncer has cleared them, by its id."
+        ),
+    ] = {}
+    away: Annotated[
+        SlicesBySuper,
+        about(
+            "Number of slices that have left a super cluster because it was lost, by its id. They may go back if the tenant's "
+            "failBack says so."
         ),
     ] = {}
     waiting: Annotated[Slices, about("Number of slices that are not placed yet.")] = 0

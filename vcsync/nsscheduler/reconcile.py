@@ -17,9 +17,10 @@ from vcsync.api.specs import (
     VirtualClusterRef,
 )
 from vcsync.kube.events import EventType
+from vcsync.nsscheduler.away import slices_away
 from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Ledger
-from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, place_slices
+from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, Transfer, place_slices
 from vcsync.scheduling.pool_pods import cap_limits, pods_of_pool
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
@@ -78,6 +79,7 @@ class Inputs(Struct, frozen=True):
         policy: `spread`, `pack` or `cheap`.
         now: the current time in RFC 3339.
         leaving: lost super cluster that the namespace may leave -> number of slices that must stay there.
+        transfers: slices that are to go to another super cluster.
         held: super clusters that are being drained, and that the namespace may not leave yet.
     """
 
@@ -92,6 +94,7 @@ class Inputs(Struct, frozen=True):
     policy: str
     now: str
     leaving: Mapping[str, int] = {}
+    transfers: tuple[Transfer, ...] = ()
     held: Collection[str] = ()
 
 
@@ -276,6 +279,7 @@ def _take_all(
     plan.status = replace(
         placement.status,
         placements={},
+        away={},
         clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
         waiting=waiting,
         explanation=(),
@@ -354,6 +358,7 @@ def place(inputs: Inputs, plan: Plan) -> bool:
         tenant_clearing=inputs.ledger.cleared_by(inputs.key[0], without=inputs.key),
         policy=inputs.policy,
         leaving=inputs.leaving,
+        transfers=inputs.transfers,
         held=inputs.held,
     )
     allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
@@ -389,6 +394,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
     plan.clearing = _still_to_clear(placement, plan.size, decision.placements)
     clearing = {super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()}
     old = NamespacePlacementStatus() if placement is None else placement.status
+    away = slices_away(old, decision.placements, inputs.leaving, inputs.views)
     placed = condition_of(old.conditions, PLACED)
     kept = tuple(condition for condition in old.conditions if condition.type != BRAKED)
     if (
@@ -396,7 +402,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         and kept == old.conditions
         and (old.placements, old.waiting, placed.reason)
         == (decision.placements, decision.waiting, plan.reason)
-        and (old.slice_size, old.clearing) == (plan.spec.slice_size, clearing)
+        and (old.slice_size, old.clearing, old.away) == (plan.spec.slice_size, clearing, away)
         and _refusals(old.explanation) == _refusals(_explain(decision))
     ):
         # Only free amounts and scores differ, which change all the time.
@@ -406,6 +412,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         placements=decision.placements,
         slice_size=plan.spec.slice_size,
         clearing=clearing,
+        away=away,
         waiting=decision.waiting,
         explanation=_explain(decision),
         conditions=set_condition(

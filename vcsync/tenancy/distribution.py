@@ -23,7 +23,8 @@ def entry_of(placement: NamespacePlacement) -> Entry:
         for super_id, amounts in placement.status.clearing.items()
         if is_clearing(placement, super_id)
     }
-    return Entry(size, placements, clearing)
+    away = {super_id: slices for super_id, slices in placement.status.away.items() if slices}
+    return Entry(size, placements, clearing, away)
 
 
 def is_clearing(placement: NamespacePlacement, super_id: str) -> bool:

@@ -39,7 +39,7 @@ from vcsync.tenantcontroller.quota import NOT_ENFORCED, is_set, quota_problem
 from vcsync.tenantcontroller.request_limits import wanted, within
 from vcsync.tenantcontroller.template import NOT_APPLIED, aspect
 
-LIMITS: Final = ("weight", "quota", "defaultQuota", "sliceSize", "suspended", "failover")
+LIMITS: Final = ("weight", "quota", "defaultQuota", "sliceSize", "suspended", "failover", "failBack")
 """Fields of a Tenant's spec that its VirtualCluster has as well."""
 
 

@@ -14,6 +14,7 @@ from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.reconcile import Inputs, Plan, counted_hard, default_quota, reconcile
 from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Entry, Ledger
+from vcsync.scheduling.place import Transfer
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy.distribution import entry_of
@@ -40,6 +41,7 @@ class Stage:
         self.views = {"r1": view("r1"), "r2": view("r2")}
         self.others = Ledger()
         self.leaving: dict[str, int] = {}
+        self.transfers: tuple[Transfer, ...] = ()
         self.spec: dict[str, Any] = spec
         self.annotate(SLICE)
 
@@ -75,6 +77,7 @@ class Stage:
             "spread",
             "2026-01-01T00:00:00Z",
             leaving=self.leaving,
+            transfers=self.transfers,
         )
 
     def turn(self) -> Plan:
@@ -134,6 +137,32 @@ def test_the_event_of_a_namespace_that_leaves_a_lost_super_cluster_says_so(stage
     message = "2 slices placed (r1: 2); 1 moved from r2, which is lost"
     assert stage.turn().event == ("Normal", "Scheduled", message)
     assert stage.turn().event is None
+
+
+def test_slices_that_leave_a_lost_super_cluster_are_remembered_until_they_come_back(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.views["r2"], stage.leaving = view("r2", health=Health.LOST), {"r2": 0}
+    stage.turn()
+    assert stage.meta.entry().status.away == {"r2": 1}
+    stage.views["r2"], stage.leaving = view("r2"), {}
+    stage.drained("r2")
+    stage.turn()
+    assert stage.meta.entry().status.away == {"r2": 1}
+    stage.transfers = (Transfer("r1", "r2", 1, 1),)
+    stage.turn()
+    assert stage.placements() == {"r1": 1, "r2": 1}
+    assert stage.meta.entry().status.away == {}
+
+
+def test_a_suspended_tenant_has_no_slices_away(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.views["r2"], stage.leaving = view("r2", health=Health.LOST), {"r2": 0}
+    stage.turn()
+    stage.spec["suspended"] = True
+    stage.turn()
+    assert stage.meta.entry().status.away == {}
 
 
 def test_finalizers_are_written_before_slices(stage):

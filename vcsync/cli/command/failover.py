@@ -5,13 +5,14 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from vcsync.api.specs import Failover, LossPolicy
+from vcsync.api.specs import FailBack, Failover, LossPolicy
 from vcsync.cli.command.durations import seconds_of
 from vcsync.cli.command.errors import WrongInputError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 OPTION = "--failover"
+FAIL_BACK = "--fail-back"
 METAVAR = "POLICY[=DURATION]"
 _LONGEST_SECONDS = 30 * 24 * 3600
 _POLICIES: tuple[LossPolicy, ...] = get_args(LossPolicy)
@@ -20,6 +21,11 @@ _POLICIES: tuple[LossPolicy, ...] = get_args(LossPolicy)
 def failover_option(text: str) -> Callable[[Command], Command]:
     """Return the option of a tenant's policy for lost super clusters."""
     return click.option(OPTION, metavar=METAVAR, help=text)
+
+
+def fail_back_option(text: str) -> Callable[[Command], Command]:
+    """Return the option of a tenant's policy for the way back."""
+    return click.option(FAIL_BACK, type=click.Choice(("", *get_args(FailBack))), help=text)
 
 
 def parse_failover(text: str) -> Failover:

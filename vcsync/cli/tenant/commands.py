@@ -22,7 +22,7 @@ from vcsync.cli.command.common import (
     parse_endpoint,
 )
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.cli.command.failover import failover_option
+from vcsync.cli.command.failover import fail_back_option, failover_option
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, print_objects
 from vcsync.cli.registration import placement_webhook
@@ -37,6 +37,7 @@ from vcsync.cli.tenant.connect import connect
 from vcsync.cli.tenant.dns import dns, dns_image_option, install, new_name_server, with_dns_option
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
+    FAIL_BACK_HELP,
     FAILOVER_HELP,
     QUOTA_HELP,
     SLICE_HELP,
@@ -127,6 +128,7 @@ class NewTenant:
 @amounts_option("--quota", QUOTA_HELP)
 @amounts_option("--slice-size", SLICE_HELP)
 @failover_option(FAILOVER_HELP)
+@fail_back_option(FAIL_BACK_HELP)
 @click.option(
     "--api-endpoint",
     metavar="HOST:PORT",
@@ -147,6 +149,7 @@ def add(
     quota: tuple[str, ...],
     slice_size: tuple[str, ...],
     failover: str | None,
+    fail_back: str | None,
     api_endpoint: str | None,
     service_cidr: str | None,
     with_dns: bool,
@@ -165,6 +168,8 @@ def add(
     spec: dict[str, Any] = {"tenant": tenant, "weight": weight}
     spec |= limits_of(default_quota=default_quota, quota=quota, slice_size=slice_size)
     spec |= failover_of(failover or None)
+    if fail_back:
+        spec["failBack"] = fail_back
     if api_endpoint:
         host, port = parse_endpoint("--api-endpoint", api_endpoint)
         spec["apiEndpoint"] = {"host": host, "port": port}
@@ -287,7 +292,7 @@ async def _list(form: str, meta: str | None) -> None:
     )
 
 
-WIDE_HEADER = ("VIRTUALCLUSTER", "SLICE SIZE", "FAILOVER", "MESSAGE")
+WIDE_HEADER = ("VIRTUALCLUSTER", "SLICE SIZE", "FAILOVER", "FAIL BACK", "MESSAGE")
 
 
 def name_of(vc: VirtualCluster) -> str:
@@ -301,6 +306,7 @@ def wide_row(vc: VirtualCluster) -> tuple[str, ...]:
         f"{vc.namespace}/{vc.name}",
         amounts(vc.spec.slice_size or {}),
         shown_failover(vc.spec.failover),
+        vc.spec.fail_back or "",
         vc.status.message,
     )
 

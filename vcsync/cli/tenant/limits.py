@@ -25,6 +25,10 @@ FAILOVER_HELP = (
     "Slices and Pods on a lost super cluster: Stay, MoveAfter=5m, or MoveStateless=5m for those without claims; '': the default "
     "of the schedulers."
 )
+FAIL_BACK_HELP = (
+    "When slices that have left a lost super cluster go back after its return: Never, WithinBudget, or NextRebalance; '': the "
+    "default of the namespace scheduler."
+)
 _FIELDS = (
     ("defaultQuota", "--default-quota", Quantity, DIMENSIONS),
     ("quota", "--quota", Quantity, (*DIMENSIONS, PODS)),

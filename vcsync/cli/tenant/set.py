@@ -11,12 +11,13 @@ import click
 from vcsync.api.resources import TENANT_TEMPLATES, TENANTS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import meta_client
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.cli.command.failover import failover_option
+from vcsync.cli.command.failover import fail_back_option, failover_option
 from vcsync.cli.command.help import example
 from vcsync.cli.controlplane.limit_options import LIMIT_FIELDS, LIMITS_METAVAR, parse_bytes, parse_limits
 from vcsync.cli.tenant import embedded
 from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
+    FAIL_BACK_HELP,
     FAILOVER_HELP,
     QUOTA_HELP,
     SLICE_HELP,
@@ -49,6 +50,7 @@ from vcsync.registration.registered import is_managed, require_tenant
 @amounts_option("--quota", QUOTA_HELP)
 @amounts_option("--slice-size", SLICE_HELP)
 @failover_option(FAILOVER_HELP)
+@fail_back_option(FAIL_BACK_HELP)
 @click.option(
     "--controllers",
     type=embedded.CONTROLLERS,
@@ -84,6 +86,7 @@ def set_(
     quota: tuple[str, ...],
     slice_size: tuple[str, ...],
     failover: str | None,
+    fail_back: str | None,
     controllers: str | None,
     storage: str | None,
     objects: str | None,
@@ -101,6 +104,8 @@ def set_(
     embedded.check_name(tenant)
     share: dict[str, Any] = dict(limits_of(default_quota=default_quota, quota=quota, slice_size=slice_size))
     share |= failover_of(failover)
+    if fail_back is not None:
+        share["failBack"] = fail_back
     if weight is not None:
         share["weight"] = weight
     if service_cidr is not None:
@@ -110,7 +115,7 @@ def set_(
     requests = _of_requests(limits, user_limits)
     if not share and not own and requests is None and template is None:
         raise WrongInputError(
-            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --template or "
+            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --fail-back, --template or "
             "--service-cidr; for an embedded control plane also --controllers, --storage, --objects, --limits or --user-limits"
         )
     if template is not None:

@@ -201,6 +201,8 @@ EXTERNAL_CONTROLLERS: Final = "tenancy.x-k8s.io/external-controllers"
 
 LEDGER_TERM: Final = "tenancy.x-k8s.io/ledger-term"
 """Annotation on a NamespacePlacement: the term of the namespace scheduler that created or last fenced it."""
+MOVES: Final = "tenancy.x-k8s.io/moves"
+"""Annotation on a NamespacePlacement: slices that are to go to other super clusters (`api/moves.py`)."""
 
 USAGE_OF: Final = "tenancy.x-k8s.io/usage-of"
 """Label of a ConfigMap with the running time of Pods: the id of the super cluster."""

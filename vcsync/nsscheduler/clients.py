@@ -1,10 +1,13 @@
 """Clients of the namespace scheduler for the ledger in the meta cluster and for one tenant's control plane."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from vcsync.api import names
+from vcsync.api.objects import NamespacePlacement
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
+from vcsync.kube.cache import Cache
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventType
@@ -12,6 +15,7 @@ from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.fence import NotLeading
 from vcsync.nsscheduler.reconcile import Inputs, counted_hard
 from vcsync.objects.envelope import Envelope, untyped
+from vcsync.scheduling.ledger import Key
 from vcsync.tenancy.terms import UNCONTESTED, TermLease
 
 Body = dict[str, Any]
@@ -75,6 +79,39 @@ class LedgerClient:
             self._gone(namespace, name, uid)
         else:
             self._observe(left)
+
+
+class StoredLedger:
+    """The stored entries with requests to move slices; see `transfers.Placements`.
+
+    Args:
+        cache: the ledger.
+        writes: writes entries.
+    """
+
+    def __init__(self, cache: Cache, writes: LedgerClient) -> None:
+        self._cache = cache
+        self._writes = writes
+
+    def asked(self) -> list[NamespacePlacement]:
+        """Return the entries with a request."""
+        asked = (
+            each for each in self._cache.items() if names.MOVES in each.annotations and not each.deleting
+        )
+        return _readable(asked)
+
+    def of(self, keys: Iterable[Key]) -> dict[Key, NamespacePlacement]:
+        """Return the entries of these namespaces that can be read."""
+        found = (self._cache.get(*key) for key in keys)
+        return {
+            (each.namespace, each.name): each
+            for each in _readable(each for each in found if each is not None)
+        }
+
+    async def annotate(self, placement: NamespacePlacement, annotations: Body) -> None:
+        """Change annotations of an entry, which must still have the version that was read."""
+        metadata = {"resourceVersion": placement.resource_version, "annotations": annotations}
+        await self._writes.patch(placement.namespace, placement.name, {"metadata": metadata}, "")
 
 
 class LedgerFence:
@@ -148,3 +185,12 @@ class TenantClient:
     def emit(self, namespace: Envelope, kind: EventType, reason: str, message: str) -> None:
         """Record an Event about a Namespace."""
         self._emit(namespace, kind, reason, message)
+
+
+def _readable(entries: Iterable[Envelope]) -> list[NamespacePlacement]:
+    """Return the entries that can be read. The leader's log names the others."""
+    found = []
+    for each in entries:
+        with suppress(ValueError):
+            found.append(NamespacePlacement.from_envelope(each))
+    return found

@@ -15,7 +15,7 @@ from vcsync.api import names
 from vcsync.api.conditions import set_condition
 from vcsync.api.objects import NamespacePlacement, VirtualCluster, cluster_key, status_patch
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.api.specs import Failover, Trouble
+from vcsync.api.specs import FailBack, Failover, Trouble
 from vcsync.fairqueue import ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -31,13 +31,14 @@ from vcsync.kube.events import EventType
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import NAMESPACES
 from vcsync.nsscheduler.absence import SLICED, Absence, count_sliced, count_tenants, owner_exists
-from vcsync.nsscheduler.clients import LedgerClient, LedgerFence
+from vcsync.nsscheduler.clients import LedgerClient, LedgerFence, StoredLedger
 from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.departures import Waves
 from vcsync.nsscheduler.drains import Drains
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
+from vcsync.nsscheduler.rebalancing import Rebalancing
 from vcsync.nsscheduler.reconcile import (
     BRAKED,
     EMPTY_NAMESPACES,
@@ -51,6 +52,7 @@ from vcsync.nsscheduler.session import PUBLISHED, TenantSession, subject_of
 from vcsync.nsscheduler.settings import Settings
 from vcsync.nsscheduler.stateful import stateful_slices
 from vcsync.nsscheduler.status_writer import StatusWriter
+from vcsync.nsscheduler.transfers import Transfers
 from vcsync.nsscheduler.withdrawal import SMALL
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
@@ -168,6 +170,25 @@ class Leadership:
             Random(),  # noqa: S311 - an order, not a secret
         )
         self._writes = LedgerClient(meta, self.placements.observe, self.placements.observe_gone, lease)
+        stored = StoredLedger(self.placements.cache, self._writes)
+        self.rebalancing = Rebalancing(
+            self.pool.views,
+            self.ledger,
+            settings.policy,
+            stored,
+            self._fail_back_of,
+            settings.move_budget,
+            settings.rebalance_seconds,
+        )
+        self.transfers = Transfers(
+            self.pool.views,
+            self.ledger,
+            settings.policy,
+            stored,
+            self.tenants.__contains__,
+            self._stateful_slices,
+            lambda key: self.work.add(*key),
+        )
 
     async def run(self) -> None:
         """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
@@ -185,6 +206,8 @@ class Leadership:
             )
             tasks.create_task(self.waves.run(), name="waves")
             tasks.create_task(self.drains.run(), name="drains")
+            tasks.create_task(self.transfers.run(), name="transfers")
+            tasks.create_task(self.rebalancing.run(), name="rebalancing")
             await self.work.run()
 
     def synced(self) -> bool:
@@ -345,6 +368,13 @@ class Leadership:
             return None
         return session.handle.virtual_cluster.spec.failover or self._settings.failover
 
+    def _fail_back_of(self, tenant: str) -> FailBack | None:
+        """Return the policy of a tenant for the way back; None while it has no session, or is suspended."""
+        session = self.tenants.get(tenant)
+        if session is None or session.handle.virtual_cluster.spec.suspended:
+            return None
+        return session.handle.virtual_cluster.spec.fail_back or self._settings.fail_back
+
     async def _stateful_slices(self, key: Key, super_id: str) -> int:
         """Return how many slices of a namespace on a super cluster its Pods with claims need.
 
@@ -432,6 +462,7 @@ class Leadership:
             self._settings.policy,
             _now(),
             self.waves.departures.leaving((tenant, namespace)),
+            transfers=self.transfers.of((tenant, namespace)),
             held=self.drains.waves.held((tenant, namespace)),
         )
         again = await self._decide(inputs, session)
@@ -470,6 +501,7 @@ class Leadership:
             if key not in self._unanswered:
                 self._count(key)
         self.drains.waves.note_decided(key, inputs.held)
+        self.transfers.note_decided(key, inputs.transfers, plan.message)
         self._note(inputs, plan)
         if not plan.confirm:
             session.withdrawal.settled(key[1])

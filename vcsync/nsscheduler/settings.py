@@ -2,7 +2,8 @@
 
 from msgspec import Struct, field
 
-from vcsync.api.specs import STAY, Failover
+from vcsync.api.specs import STAY, FailBack, Failover
+from vcsync.scheduling.rebalance import DEFAULT_BUDGET
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.tenancy.failure import Patience
 
@@ -19,6 +20,9 @@ class Settings(Struct, frozen=True):
         per_tenant: number of namespaces of one tenant that are reconciled concurrently.
         patience: limits of silence after which a super cluster is suspect or lost.
         failover: policy for lost super clusters of tenants that have none.
+        fail_back: policy for the way back to them of tenants that have none.
+        move_budget: most slices that a scheduled rebalance moves, and that go back at a time.
+        rebalance_seconds: seconds between two rebalances; None for none.
     """
 
     policy: str = "spread"
@@ -28,3 +32,6 @@ class Settings(Struct, frozen=True):
     per_tenant: int = 4
     patience: Patience = Patience()
     failover: Failover = STAY
+    fail_back: FailBack = "Never"
+    move_budget: int = DEFAULT_BUDGET
+    rebalance_seconds: float | None = None

@@ -13,6 +13,7 @@ import pytest
 from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
+from vcsync.api.moves import MoveRequest, Wanted, request_annotation
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.api.specs import Failover
 from vcsync.kube.errors import Conflict, Forbidden, Status, Unreachable
@@ -25,7 +26,7 @@ from vcsync.kube.resources import (
     RESOURCE_QUOTAS,
     SECRETS,
 )
-from vcsync.nsscheduler import NamespaceScheduler
+from vcsync.nsscheduler import NamespaceScheduler, rebalancing, transfers
 from vcsync.nsscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
 
@@ -471,3 +472,46 @@ async def test_slices_with_claims_stay_if_the_policy_says_so(stage: Stage) -> No
         assert scheduler._terms.current is not None
         assert scheduler._terms.current.waves.departures.leaving((ROOT, "shop")) == {"r2": 1}
     assert set(stage.placements()) == {"r1", "r2", "r3"}
+
+
+async def test_slices_move_as_a_request_asks_which_then_goes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "LOOK_SECONDS", 0.01)
+    stage.namespace("shop", {"cpu": "4", "memory": "8Gi"})
+    async with stage.running():
+        await until(lambda: stage.placements() == {"r1": 2})
+        stage.super_cluster("r2")
+        request = MoveRequest(at="2999-01-01T00:00:00Z", moves=(Wanted("r1", "r2", 1),), left={"r1": 1})
+        found = dict(stage.meta.found(NAMESPACE_PLACEMENTS, "shop", ROOT) or {})
+        metadata = found["metadata"] | {"annotations": request_annotation(request)}
+        stage.meta.put(NAMESPACE_PLACEMENTS, "shop", ROOT, **found | {"metadata": metadata})
+        await until(lambda: stage.placements() == {"r1": 1, "r2": 1})
+
+        def annotations() -> dict[str, str]:
+            entry = stage.meta.found(NAMESPACE_PLACEMENTS, "shop", ROOT) or {}
+            kept: dict[str, str] = entry["metadata"].get("annotations", {})
+            return kept
+
+        await until(lambda: names.MOVES not in annotations())
+
+
+async def test_slices_go_back_to_a_super_cluster_that_has_returned(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (transfers, rebalancing):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    await lose(stage)
+    settings = Settings(failover=Failover(policy="MoveAfter", after_seconds=0), fail_back="WithinBudget")
+    async with stage.running(settings=settings):
+        await until(lambda: set(stage.placements()) == {"r1", "r3"})
+    # A new leader knows what has left. The super cluster works again and has cleared it.
+    stage.super_cluster("r2")
+    entry = dict(stage.meta.found(NAMESPACE_PLACEMENTS, "shop", ROOT) or {})
+    kept = [each for each in entry["metadata"]["finalizers"] if each != names.drain_finalizer("r2")]
+    metadata = entry["metadata"] | {"finalizers": kept}
+    stage.meta.put(NAMESPACE_PLACEMENTS, "shop", ROOT, **entry | {"metadata": metadata})
+    async with stage.running(settings=settings):
+        await until(lambda: stage.placements() == {"r1": 1, "r2": 1, "r3": 1})
+        found = stage.meta.found(NAMESPACE_PLACEMENTS, "shop", ROOT) or {}
+        assert not found["status"].get("away")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 import structlog
@@ -25,6 +25,7 @@ from vcsync.api.names import (
     SYSTEM_NAMESPACE,
     require_super_id,
 )
+from vcsync.api.specs import FailBack
 from vcsync.cli.command.common import (
     log_options,
     meta_kubeconfig,
@@ -36,8 +37,9 @@ from vcsync.cli.command.common import (
     status_option,
 )
 from vcsync.cli.command.config import config_option
+from vcsync.cli.command.durations import seconds_of
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.cli.command.failover import METAVAR, OPTION, parse_failover
+from vcsync.cli.command.failover import FAIL_BACK, METAVAR, OPTION, parse_failover
 from vcsync.cli.command.help import example
 from vcsync.cli.controllers.commands import controllers
 from vcsync.cli.controlplane.commands import controlplane
@@ -62,6 +64,9 @@ from vcsync.status.server import parse_listen
 from vcsync.status.sources import readiness
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SHORTEST_INTERVAL = 60
+"""Seconds; a rebalance takes about as long."""
 
 _TUNING = frozenset(each.name for each in dataclasses.fields(Tuning))
 
@@ -89,6 +94,22 @@ brake_option = click.option(
     show_default=True,
     help="Largest share of a tenant's objects that may vanish together without the brake holding their deletion; 1: any.",
 )
+
+
+def _interval(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Return an interval in seconds.
+
+    Raises:
+        BadParameter: it is no duration, or too short.
+    """
+    if text is None:
+        return None
+    seconds = seconds_of(text)
+    if seconds < _SHORTEST_INTERVAL:
+        raise click.BadParameter(f"{text!r} is less than {_SHORTEST_INTERVAL}s: slices need time to move")
+    return seconds
+
+
 syncer_options = options(
     click.option(
         "--patrol-seconds",
@@ -129,6 +150,28 @@ nsscheduler_options = options(
         default=[",".join(f"{name}={amount}" for name, amount in DEFAULT_SLICE.items())],
         show_default=True,
         help="Slice of namespaces for which neither they nor their tenant set one.",
+    ),
+    click.option(
+        FAIL_BACK,
+        type=click.Choice(get_args(FailBack)),
+        default=Tuning.fail_back,
+        show_default=True,
+        help="When slices go back to a lost super cluster that has returned, of tenants without a policy of their own: never, "
+        "--move-budget slices at a time, or with the next rebalance.",
+    ),
+    click.option(
+        "--move-budget",
+        type=click.IntRange(1, 100_000),
+        default=Tuning.move_budget,
+        show_default=True,
+        metavar="SLICES",
+        help="Most slices that a rebalance on a schedule moves, and that go back to super clusters at a time.",
+    ),
+    click.option(
+        "--rebalance-every",
+        metavar="DURATION",
+        callback=_interval,
+        help="Rebalance the pool at this interval (24h), within --move-budget (default: never).",
     ),
 )
 tenants_options = options(

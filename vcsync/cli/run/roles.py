@@ -27,7 +27,7 @@ from vcsync.api.names import (
 )
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
-from vcsync.api.specs import STAY, Failover
+from vcsync.api.specs import STAY, FailBack, Failover
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.super_kubeconfig import stored_kubeconfig
 from vcsync.cli.run.kubelet_api_options import KubeletOptions
@@ -37,6 +37,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError, KubeError, Unauthorized
 from vcsync.kube.lease import LeaderElector
+from vcsync.scheduling.rebalance import DEFAULT_BUDGET
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.status import TimelineSource
 from vcsync.tenancy.brake import Releases
@@ -71,6 +72,12 @@ class Tuning:
     lost_after: float = 300.0
     failover: Failover = STAY
     """Policy for lost super clusters of tenants that have none."""
+    fail_back: FailBack = "Never"
+    """Policy for the way back to them of tenants that have none."""
+    move_budget: int = DEFAULT_BUDGET
+    """Slices that a scheduled rebalance moves at most, and that go back at a time."""
+    rebalance_every: float | None = None
+    """Seconds; None: no rebalance on a schedule."""
     unschedulable_seconds: float = 60.0
     kubelet: KubeletOptions | None = None
     placement_webhook: tuple[str, int] | None = None
@@ -129,6 +136,9 @@ def make_nsscheduler(settings: Settings) -> MakeRole:
             brake_share=tuning.brake_share,
             patience=_patience(tuning),
             failover=tuning.failover,
+            fail_back=tuning.fail_back,
+            move_budget=tuning.move_budget,
+            rebalance_seconds=tuning.rebalance_every,
         )
         async with open_meta(settings, ROLE_NSSCHEDULER) as meta:
             yield NamespaceScheduler(

@@ -126,6 +126,28 @@ def test_slices_and_pods_leave_a_lost_super_cluster_and_stateful_pods_wait_for_i
     assert set(space.placements()) == {"r1", "r3"}
 
 
+def test_slices_go_back_to_a_super_cluster_that_has_returned_if_the_policy_says_so(
+    pool: Pool, space: Space
+) -> None:
+    pool.system.vcsync("tenant", "set", "acme", "--fail-back", "WithinBudget")
+    try:
+        space.apply(deployment("web", 3))
+        space.all_running("web", 3)
+        pool.supers["r2"].kill("kube-apiserver")
+        try:
+            eventually(lambda: set(space.placements()) == {"r1", "r3"}, LOSS_SECONDS)
+            assert (space.ledger() or {})["status"]["away"] == {"r2": 1}
+        finally:
+            pool.supers["r2"].start("kube-apiserver")
+        eventually(lambda: space.placements() == {"r1": 1, "r2": 1, "r3": 1}, RETURN_SECONDS)
+        eventually(lambda: health(pool, "r2") == {"Ready"}, LOSS_SECONDS)
+        assert not (space.ledger() or {})["status"].get("away")
+        space.all_running("web", 3, RETURN_SECONDS)
+        eventually(lambda: copies(pool, space) == names_of(space.pods()), RETURN_SECONDS)
+    finally:
+        pool.system.vcsync("tenant", "set", "acme", "--fail-back", "")
+
+
 def test_a_fence_ends_stateful_pods_and_nothing_of_them_is_left_when_it_is_lifted(
     pool: Pool, space: Space
 ) -> None:

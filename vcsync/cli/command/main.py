@@ -58,6 +58,10 @@ COMMANDS = {
         "vcsync.cli.whatif.snapshots:snapshot",
         "Save the state of the pool, and replay decisions on it.",
     ),
+    "rebalance": (
+        "vcsync.cli.whatif.rebalance:rebalance",
+        "Move placed slices so that the pool is used more evenly.",
+    ),
     "what-if": (
         "vcsync.cli.whatif.commands:what_if",
         "Show what would move or wait if the pool, a tenant or a setting changed.",

@@ -1,4 +1,4 @@
-"""Formats answers of `vcsync what-if` as tables and plain values. Pure."""
+"""Formats answers of `vcsync what-if` and `vcsync rebalance` as tables and plain values. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from vcsync.cli.command.output import table
 from vcsync.objects.readable_amounts import readable
 from vcsync.whatif.advice import Advice
 from vcsync.whatif.answer import Answer, NamespaceChange, SuperChange, Use, decimal
+from vcsync.whatif.rebalance import Proposal, ShownScore
 from vcsync.whatif.snapshot import as_plain
 
 _SUPERS = ("SUPER CLUSTER", "SLICES", "CPU", "MEMORY", "PODS", "PRICE PER HOUR")
@@ -125,3 +126,54 @@ def _priced(value: Any) -> Any:
             for name, each in value.items()
         }
     return [_priced(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+_GROUPING = {
+    "spread": "slices of a namespace apart",
+    "pack": "slices of a namespace together",
+    "cheap": "saved of the dearest price",
+}
+
+
+def proposal_text(found: Proposal, policy: str) -> str:
+    """Format a proposal for people: a sentence, then the score, super clusters and moves."""
+    if not found.moves:
+        return f"Nothing moves: no move makes the score of {found.before.total}% better."
+    many = "" if found.moved == 1 else "s"
+    first = (
+        f"{found.moved} slice{many} of at most {found.budget} move{'s' if not many else ''}. "
+        f"The score goes from {found.before.total}% to {found.after.total}%."
+    )
+    return "\n\n".join(
+        (
+            first,
+            table(("SCORE", "BEFORE", "AFTER"), _score_rows(found.before, found.after, policy)),
+            table(
+                ("SUPER CLUSTER", "SLICES"),
+                [
+                    (
+                        each.super_cluster + ("" if each.moves else " (takes no part)"),
+                        str(each.slices_before)
+                        if each.slices_before == each.slices_after
+                        else f"{each.slices_before} -> {each.slices_after}",
+                    )
+                    for each in found.super_clusters
+                ],
+            ),
+            table(
+                ("NAMESPACE", "FROM", "TO", "SLICES"),
+                [
+                    (f"{each.tenant}/{each.namespace}", each.source, each.target, str(each.slices))
+                    for each in found.moves
+                ],
+            ),
+        )
+    )
+
+
+def _score_rows(before: ShownScore, after: ShownScore, policy: str) -> list[tuple[str, str, str]]:
+    return [
+        ("balance of use", f"{before.balance}%", f"{after.balance}%"),
+        (_GROUPING[policy], f"{before.grouping}%", f"{after.grouping}%"),
+        ("mean", f"{before.total}%", f"{after.total}%"),
+    ]

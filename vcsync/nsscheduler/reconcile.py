@@ -397,13 +397,14 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
     away = slices_away(old, decision.placements, inputs.leaving, inputs.views)
     placed = condition_of(old.conditions, PLACED)
     kept = tuple(condition for condition in old.conditions if condition.type != BRAKED)
+    explanation = _explain(decision)
     if (
         placed is not None
         and kept == old.conditions
         and (old.placements, old.waiting, placed.reason)
         == (decision.placements, decision.waiting, plan.reason)
         and (old.slice_size, old.clearing, old.away) == (plan.spec.slice_size, clearing, away)
-        and _refusals(old.explanation) == _refusals(_explain(decision))
+        and _refusals(old.explanation) == _refusals(explanation)
     ):
         # Only free amounts and scores differ, which change all the time.
         plan.status = old
@@ -414,7 +415,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         clearing=clearing,
         away=away,
         waiting=decision.waiting,
-        explanation=_explain(decision),
+        explanation=explanation,
         conditions=set_condition(
             kept,
             PLACED,
@@ -473,14 +474,16 @@ def _moved(inputs: Inputs, old: NamespacePlacementStatus, decision: Decision) ->
 
 def _explain(decision: Decision) -> tuple[Explanation, ...]:
     return tuple(
-        Explanation(
-            super_cluster=entry.super_id,
-            slices=entry.slices,
-            refused_by=tuple(refusal.filter for refusal in (*decision.refusals, *entry.refusals)),
-            score=entry.score,
-            reason=_reason(entry, decision),
-        )
-        for entry in decision.explanation
+        [
+            Explanation(
+                super_cluster=entry.super_id,
+                slices=entry.slices,
+                refused_by=tuple([refusal.filter for refusal in (*decision.refusals, *entry.refusals)]),
+                score=entry.score,
+                reason=_reason(entry, decision),
+            )
+            for entry in decision.explanation
+        ]
     )
 
 

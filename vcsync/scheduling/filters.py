@@ -59,9 +59,8 @@ def taint(view: SuperView, _size: Mapping[str, int]) -> str | None:
 
 def largest_node(view: SuperView, size: Mapping[str, int]) -> str | None:
     """Refuse slices larger than the largest node, since no Pod could use a whole slice. The number of Pods is ignored."""
-    for name in sorted(set(size) - {PODS}):
-        most = view.largest_node.get(name)
-        if most is not None and size[name] > most:
+    for name, most in sorted(view.largest_node.items()):
+        if name != PODS and size.get(name, 0) > most:
             return f"a slice has {name} {show(name, size[name])}, its largest node {show(name, most)}"
     return None
 
@@ -83,5 +82,4 @@ PINNED: tuple[tuple[str, Filter], ...] = tuple(entry for entry in FREE if entry[
 
 def refusals(filters: tuple[tuple[str, Filter], ...], view: SuperView, size: Resources) -> list[Refusal]:
     """Return the refusals of all filters for a slice of `size` on a super cluster."""
-    messages = ((name, test(view, size)) for name, test in filters)
-    return [Refusal(name, message) for name, message in messages if message is not None]
+    return [Refusal(name, message) for name, test in filters if (message := test(view, size)) is not None]

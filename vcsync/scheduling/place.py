@@ -129,12 +129,33 @@ class _State:
         self.request = request
         self.left = allowed  # slices that may still be placed
         self.kept: dict[str, int] = {}
+        self._refusals: dict[str, list[Refusal]] = {}
+        self._scores: dict[str, int] = {}
 
     def room(self, super_id: str) -> int:
         """Return how many more slices may be placed on a super cluster."""
         return min(self.left, pieces(self.candidates[super_id].free, self.request.size))
 
+    def refusals(self, super_id: str) -> list[Refusal]:
+        """Return why a super cluster takes no new slices but pinned ones, apart from its room."""
+        found = self._refusals.get(super_id)
+        if found is None:
+            found = refusals(FREE, self.candidates[super_id].view, self.request.size)
+            self._refusals[super_id] = found
+        return found
+
+    def score(self, super_id: str) -> int:
+        """Return a super cluster's score for one more slice."""
+        found = self._scores.get(super_id)
+        if found is None:
+            found = score(self.request.policy, self.candidates[super_id], self.request.size)
+            self._scores[super_id] = found
+        return found
+
     def take(self, super_id: str, slices: int) -> None:
+        if not slices:
+            return
+        self._scores.pop(super_id, None)
         candidate = self.candidates[super_id]
         candidate.slices += slices
         candidate.free = subtract(candidate.free, times(self.request.size, slices))
@@ -296,7 +317,7 @@ def _place_returning(state: _State) -> None:
     """Place slices where the namespace still holds amounts: as many as these make, and one at least."""
     for super_id in sorted(state.request.clearing):
         candidate = state.candidates.get(super_id)
-        if candidate is None or refusals(FREE, candidate.view, state.request.size):
+        if candidate is None or state.refusals(super_id):
             continue
         held = pieces(state.request.clearing[super_id], state.request.size)
         state.take(super_id, min(max(1, held), state.room(super_id)))
@@ -308,22 +329,18 @@ def _place_free(state: _State) -> None:
     A heap suffices, since a slice changes only the score of its own super cluster.
     """
     heap = [
-        (-_score(state, super_id), super_id)
-        for super_id, candidate in state.candidates.items()
-        if state.room(super_id) and not refusals(FREE, candidate.view, state.request.size)
+        (-state.score(super_id), super_id)
+        for super_id in state.candidates
+        if state.room(super_id) and not state.refusals(super_id)
     ]
     heapify(heap)
     while heap and state.left:
         super_id = heap[0][1]
         state.take(super_id, 1)
         if state.room(super_id):
-            heapreplace(heap, (-_score(state, super_id), super_id))
+            heapreplace(heap, (-state.score(super_id), super_id))
         else:
             heappop(heap)
-
-
-def _score(state: _State, super_id: str) -> int:
-    return score(state.request.policy, state.candidates[super_id], state.request.size)
 
 
 def _decision(state: _State, capped: Refusal | None) -> Decision:
@@ -336,11 +353,8 @@ def _decision(state: _State, capped: Refusal | None) -> Decision:
                 super_id,
                 candidate.slices,
                 state.kept.get(super_id, 0),
-                _score(state, super_id),
-                tuple(
-                    refusals(FREE, candidate.view, state.request.size)
-                    + _shortage(candidate, state.request.size)
-                ),
+                state.score(super_id),
+                (*state.refusals(super_id), *_shortage(candidate, state.request.size)),
             )
             for super_id, candidate in state.candidates.items()
         ),
@@ -350,6 +364,8 @@ def _decision(state: _State, capped: Refusal | None) -> Decision:
 
 def _shortage(candidate: Candidate, size: Mapping[str, int]) -> list[Refusal]:
     """Return a refusal if there is no capacity for one more slice after this decision."""
+    if pieces(candidate.free, size):
+        return []
     free = {name: candidate.free.get(name, 0) for name in size}
     missing = shortages(size, free, candidate.view.capacity)
     if not missing:

@@ -45,7 +45,7 @@ def times(resources: Mapping[str, int], factor: int) -> Resources:
 
 def pieces(free: Mapping[str, int], size: Mapping[str, int]) -> int:
     """Return how many pieces of `size` (positive amounts) fit into `free`. A name that `free` lacks counts as 0."""
-    return max(0, min(free.get(name, 0) // amount for name, amount in size.items()))
+    return max(0, min([free.get(name, 0) // amount for name, amount in size.items()]))
 
 
 def show(name: str, amount: int) -> str:

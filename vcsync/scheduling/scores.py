@@ -30,7 +30,8 @@ Score = Callable[[Candidate, Mapping[str, int]], int]
 
 def unpreferred(candidate: Candidate, _size: Mapping[str, int]) -> int:
     """Put super clusters with PreferNoSchedule taints last: minus the number of those taints."""
-    return -sum(item.effect == "PreferNoSchedule" for item in candidate.view.taints)
+    taints = candidate.view.taints
+    return -sum(item.effect == "PreferNoSchedule" for item in taints) if taints else 0
 
 
 def fewest_slices(candidate: Candidate, _size: Mapping[str, int]) -> int:
@@ -45,9 +46,9 @@ def most_slices(candidate: Candidate, _size: Mapping[str, int]) -> int:
 
 def free_share(candidate: Candidate, size: Mapping[str, int]) -> int:
     """Return the share of capacity that stays free after one more slice, of the scarcest resource: up to `FULL`."""
+    free, capacity = candidate.free, candidate.view.capacity
     return min(
-        (candidate.free.get(name, 0) - amount) * FULL // max(1, candidate.view.capacity.get(name, 0))
-        for name, amount in size.items()
+        [(free.get(name, 0) - amount) * FULL // (capacity.get(name, 0) or 1) for name, amount in size.items()]
     )
 
 
@@ -80,4 +81,4 @@ POLICIES: dict[str, tuple[tuple[int, Score], ...]] = {
 
 def score(policy: str, candidate: Candidate, size: Mapping[str, int]) -> int:
     """Return a candidate's score for one more slice of `size`. The highest score gets the slice."""
-    return sum(weight * part(candidate, size) for weight, part in POLICIES[policy])
+    return sum([weight * part(candidate, size) for weight, part in POLICIES[policy]])

@@ -3,7 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from vcsync.scheduling.filters import FREE, refusals
 from vcsync.scheduling.place import SliceRequest, Transfer, place_slices
+from vcsync.scheduling.resources import pieces, subtract, times
+from vcsync.scheduling.scores import Candidate, score
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 
 SIZE = {"cpu": 100, "memory": 100}
@@ -390,6 +393,19 @@ def test_a_larger_request_removes_no_slice(situation, more):
         replace(request, slices=request.slices + more, current=before, current_size=request.size),
     ).placements
     assert all(after[super_id] >= slices for super_id, slices in before.items())
+
+
+@given(situations())
+def test_the_explanation_describes_super_clusters_as_they_are_after_the_decision(situation):
+    views, allocated, request = situation
+    for entry in place_slices(views, allocated, request).explanation:
+        view, held = views[entry.super_id], allocated.get(entry.super_id, {})
+        free = subtract(subtract(view.capacity, held), times(request.size, entry.slices))
+        assert entry.score == score(request.policy, Candidate(view, free, entry.slices), request.size)
+        short = not pieces(free, request.size)
+        refused = [refusal for refusal in entry.refusals if refusal.filter != "Capacity"]
+        assert refused == refusals(FREE, view, request.size)
+        assert len(entry.refusals) - len(refused) == short
 
 
 def test_a_hundred_slices_over_fifty_super_clusters_are_spread_evenly():

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final, Protocol
@@ -53,8 +53,8 @@ class Stand(Struct, frozen=True):
     room: Callable[[str, str], list[Share]]
     remover: "Remover"
 
-    def leaving(self, pods: Iterable[Pod], super_id: str) -> list[Pod]:
-        """Return the Pods that have to leave a lost super cluster by the policy."""
+    def leaving(self, pods: Collection[Pod], super_id: str) -> list[Pod]:
+        """Return the Pods that have to leave a lost super cluster by the policy, of those that are bound to it."""
         out = stranded(pods, super_id, self.capacity(super_id))
         if self.policy.policy == "MoveAfter":
             return out
@@ -184,9 +184,9 @@ class Evictions:
             after = moves_after(stand.policy)
             if after is None or lasts < after:
                 continue
-            pods = list(stand.pods())
-            total += sum(pod.bound_to == view.id for pod in pods)
-            found += [(tenant, stand.remover, pod) for pod in stand.leaving(pods, view.id)]
+            there = [pod for pod in stand.pods() if pod.bound_to == view.id]
+            total += len(there)
+            found += [(tenant, stand.remover, pod) for pod in stand.leaving(there, view.id)] if there else []
         wave = self._chance.sample(found, min(wave_size(total), len(found)))
         if wave:
             _log.info("pods leave a lost super cluster", super_cluster=view.id, pods=len(wave), of=len(found))

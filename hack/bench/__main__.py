@@ -10,7 +10,18 @@ from pathlib import Path
 
 import click
 
-from hack.bench import comparison, formats, idle_tenants, kinds, report, runs, turns
+from hack.bench import (
+    comparison,
+    formats,
+    idle_tenants,
+    kinds,
+    quality,
+    report,
+    runs,
+    scheduler_report,
+    schedulers,
+    turns,
+)
 from hack.bench.comparison import Turn
 from hack.bench.load import NotInTime, clear, client_of
 from hack.bench.peer import Peer
@@ -22,7 +33,22 @@ from vcsync.kube.errors import KubeError
 from vcsync.process import loop
 
 IDLE_TENANTS = "idle-tenants"
-PARTS = ("burst", "memory", "idle", "patrol", "restart", "deletion", "low-load", "kinds", IDLE_TENANTS)
+SCHEDULERS = "schedulers"
+QUALITY = "quality"
+_WITHOUT_STAGE = frozenset({IDLE_TENANTS, SCHEDULERS, QUALITY})
+PARTS = (
+    "burst",
+    "memory",
+    "idle",
+    "patrol",
+    "restart",
+    "deletion",
+    "low-load",
+    "kinds",
+    IDLE_TENANTS,
+    SCHEDULERS,
+    QUALITY,
+)
 _NEEDS_PODS = frozenset({"memory", "idle", "patrol", "restart", "deletion"})
 PODS, PODS_IN_TURNS = 2000, 1000
 ROUNDS = 2
@@ -125,7 +151,11 @@ def main(
     file.parent.mkdir(parents=True, exist_ok=True)
     with _folder(directory) as folder:
         try:
-            if parts - {IDLE_TENANTS}:
+            if SCHEDULERS in parts:
+                results.schedulers = schedulers.measure_all(say)
+            if QUALITY in parts:
+                results.quality = quality.measure_all(say)
+            if parts - _WITHOUT_STAGE:
                 measure_pods(
                     folder, results, parts, pods, direct=not no_direct, profiles=profiles, webhook=webhook
                 )
@@ -139,10 +169,21 @@ def main(
                     shutil.copy(folder / f"{role}.{kind}", file.parent / f"{role}.{kind}")
     rows = report.rows(results)
     settings = {"pods": pods, "parts": sorted(parts), "profiles": profiles, "placementWebhook": webhook}
-    text = formats.markdown(rows) if markdown else formats.table(rows)
+    text = _text(rows, results, markdown=markdown)
     if results.burst is not None:
         text += "\n\n" + formats.request_table(results.burst)
     finish(file, formats.document(results, rows, settings), text, failure)
+
+
+def _text(rows: list[report.Row], results: Results, *, markdown: bool) -> str:
+    """Return all tables of a run."""
+    texts = [formats.markdown(rows) if markdown else formats.table(rows)] if rows else []
+    form = formats.markdown_table if markdown else formats.columns
+    if results.schedulers:
+        texts.append(form(scheduler_report.speed_table(results.schedulers)))
+    if results.quality:
+        texts.append(form(scheduler_report.quality_table(results.quality)))
+    return "\n\n".join(texts)
 
 
 def compare(

@@ -10,7 +10,9 @@ from msgspec import Struct
 from hack.bench.idle_tenants import IdleTenants
 from hack.bench.kinds import KindRun
 from hack.bench.meter import Usage
+from hack.bench.quality import Quality
 from hack.bench.runs import Burst, Deletion, Idle, LowLoad, Memory, Patrol, Restart
+from hack.bench.schedulers import Speed
 from hack.bench.stage import PODSCHEDULER, SUPER, SYNCER, TENANT
 
 API_SERVER = "kube-apiserver"
@@ -42,6 +44,8 @@ class Results(Struct, kw_only=True):
     idle_tenants: IdleTenants | None = None
     kinds_direct: list[KindRun] = []
     kinds: list[KindRun] = []
+    schedulers: list[Speed] = []
+    quality: list[Quality] = []
 
 
 class Aim(Struct, frozen=True):

@@ -408,6 +408,59 @@ def test_the_explanation_describes_super_clusters_as_they_are_after_the_decision
         assert len(entry.refusals) - len(refused) == short
 
 
+@st.composite
+def losses(draw):
+    """A situation in which super clusters are drained, or are lost and may be left."""
+    views, allocated, request = draw(situations())
+    leaving = {}
+    for super_id, each in views.items():
+        if draw(st.booleans()):
+            views[super_id] = replace(each, draining=True)
+        elif draw(st.booleans()):
+            views[super_id] = replace(each, health=Health.LOST)
+            leaving[super_id] = draw(st.integers(0, 3))
+    changed = replace(
+        request, pins={}, current_size=None, tenant_free={}, tenant_clearing={}, leaving=leaving
+    )
+    return views, allocated, replace(changed, slices=max(request.slices, sum(request.current.values())))
+
+
+@given(losses())
+def test_only_slices_that_have_to_leave_move_and_only_if_others_have_room(situation):
+    views, allocated, request = situation
+    decision = place_slices(views, allocated, request)
+    stayed = 0
+    for super_id, each in views.items():
+        present, now = request.current.get(super_id, 0), decision.placements.get(super_id, 0)
+        must_stay = present
+        if each.draining or super_id in request.leaving:
+            must_stay = 0 if each.draining else min(present, request.leaving[super_id])
+            assert now <= present
+        assert now >= must_stay
+        stayed += now - must_stay if now <= present else 0
+    if stayed or decision.waiting:
+        for entry in decision.explanation:
+            assert entry.refusals, "a slice stays or waits though another super cluster has room"
+
+
+@given(losses(), st.randoms(use_true_random=False))
+def test_the_order_of_super_clusters_that_are_left_does_not_matter(situation, random):
+    views, allocated, request = situation
+
+    def shuffled(mapping):
+        items = list(mapping.items())
+        random.shuffle(items)
+        return dict(items)
+
+    other = replace(
+        request,
+        current=shuffled(request.current),
+        leaving=shuffled(request.leaving),
+        clearing=shuffled(request.clearing),
+    )
+    assert place_slices(views, allocated, request) == place_slices(shuffled(views), allocated, other)
+
+
 def test_a_hundred_slices_over_fifty_super_clusters_are_spread_evenly():
     views = pool(*(view(f"r{number}") for number in range(50)))
     assert place(views, 100).placements == {f"r{number}": 2 for number in range(50)}

@@ -69,7 +69,10 @@ def main() -> int:
     _report(found)
     whole = total(each.comparison for each in found)
     print(f"{whole.cases} cases in {len(found)} packages, {len(unexpected)} unexpected differences")
-    return 1 if unexpected or not whole.equal else 0
+    empty = [each.suite.package for each in found if not each.comparison.equal]
+    for package in empty:
+        print(f"{package}: no case passes on both sides, so nothing was compared", file=sys.stderr)
+    return 1 if unexpected or empty or not found else 0
 
 
 def suites() -> list[Suite]:

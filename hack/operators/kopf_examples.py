@@ -7,18 +7,22 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from hack.operators.cases import Case, Comparison, again, compare, results_of_pytest
 from hack.testbed import TestBed, ensure
 from hack.testbed.binaries import BuildError, cache_root
 from tests.real.up_kit import Up
+from tests.real.waiting import eventually
 
 NAME = "kopf"
 VERSION = "1.45.2"
 TESTS = "tests/e2e"
 LIMIT_SECONDS = 1200
 """Time limit of all examples."""
+EXAMPLE_SECONDS = 180
+"""Time limit of one example."""
 REQUIREMENTS = (
     f"kopf=={VERSION}",
     "certbuilder==0.14.2",
@@ -95,17 +99,11 @@ def run(folder: Path, kubeconfig: Path, logs: Path) -> dict[str, Case]:
         (programs / "kubectl").symlink_to(ensure(("kubectl",))["kubectl"])
     source, report = folder / "source", logs / "report.xml"
     for manifest in ("examples/crd.yaml", "peering.yaml"):
-        apply = [
-            str(programs / "kubectl"),
-            f"--kubeconfig={kubeconfig}",
-            "apply",
-            "-f",
-            str(source / manifest),
-        ]
-        subprocess.run(apply, check=True, capture_output=True)
+        # Objects of a kind are in the same file as its definition, which must be established first.
+        eventually(partial(_applied, programs / "kubectl", kubeconfig, source / manifest))
     command = [
         str(folder / "venv" / "bin" / "python"), "-m", "pytest", TESTS, "--only-e2e", "-v", f"--junitxml={report}",
-        "-p", "no:cacheprovider",
+        "-p", "no:cacheprovider", f"--timeout={EXAMPLE_SECONDS}",
     ]  # fmt: skip
     settings = {
         "KUBECONFIG": str(kubeconfig),
@@ -143,6 +141,11 @@ def tenant_of_up(folder: Path) -> Iterator[Path]:
 def _on_tenant(folder: Path, logs: Path) -> dict[str, Case]:
     with tenant_of_up(logs) as kubeconfig:
         return run(folder, kubeconfig, logs / "run")
+
+
+def _applied(kubectl: Path, kubeconfig: Path, manifest: Path) -> bool:
+    command = [str(kubectl), f"--kubeconfig={kubeconfig}", "apply", "-f", str(manifest)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _call(*command: str) -> None:

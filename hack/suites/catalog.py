@@ -112,7 +112,7 @@ SUITES = (
         _real("hanging_tenants", "wrong_servers", "yesterdays_backup"),
         OTHER_TESTS,
     ),
-    Suite("failure", "super clusters that fail and return", "verify", _real("failure"), OTHER_TESTS),
+    Suite("failure", "super clusters that fail and return", "verify", _real("failure", "failure_glitches"), OTHER_TESTS),
     Suite("dual-stack", "Services on super clusters of one and of two IP families", "verify", _real("dual_stack"), OTHER_TESTS),
     Suite("failover", "what leaves a super cluster that is lost", "verify", _real("failover"), OTHER_TESTS),
     Suite("pool", "the pool on kube-apiservers", "verify", (POOL,), OTHER_TESTS, programs=POOL_PROGRAMS),

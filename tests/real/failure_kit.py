@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hack.system import System
+from hack.system import System, SystemFailed
 from hack.testbed import TestBed
-from tests.real.pool.pool_kit import Json, Pool, Space
+from tests.real.pool.pool_kit import Json, Pool, Space, deployment, super_of
 from tests.real.waiting import eventually
 
 SCHEDULERS = ("nsscheduler", "podscheduler")
@@ -17,6 +17,7 @@ SCHEDULERS = ("nsscheduler", "podscheduler")
 PATIENCE = ("--suspect-after", "30", "--lost-after", "45")
 LOSS_SECONDS = 120
 RETURN_SECONDS = 180
+AT_ONCE = "MoveAfter=5s"
 THREE_SLICES = {"cpu": "1500m", "memory": "1536Mi"}
 
 
@@ -26,8 +27,7 @@ def impatient_pool(directory: Path) -> Iterator[Pool]:
     bed = TestBed(supers=3, nodes=1, tenants=("acme",), directory=directory / "bed")
     with bed:
         system = System(bed, directory / "system")
-        roles = (*SCHEDULERS, *(f"syncer-{super_id}" for super_id in bed.supers))
-        system.options |= dict.fromkeys(roles, PATIENCE)
+        system.options |= dict.fromkeys(system.role_names, PATIENCE)
         with system:
             yield Pool(bed, system)
 
@@ -73,3 +73,49 @@ def copies(pool: Pool, space: Space) -> list[str]:
 
 def names_of(found: list[Json]) -> list[str]:
     return sorted(each["metadata"]["name"] for each in found)
+
+
+def stateful_set(name: str, replicas: int) -> Json:
+    """Return a StatefulSet whose Pods are made together."""
+    made = deployment(name, replicas)
+    return {
+        **made,
+        "kind": "StatefulSet",
+        "spec": {**made["spec"], "serviceName": name, "podManagementPolicy": "Parallel"},
+    }
+
+
+def on(found: list[Json], super_id: str) -> set[str]:
+    """Return the names of the Pods on a super cluster."""
+    return {each["metadata"]["name"] for each in found if super_of(each) == super_id}
+
+
+def terminating(space: Space, app: str) -> set[str]:
+    """Return the names of an app's Pods that are being deleted."""
+    found = space.all("pods", f"labelSelector=app%3D{app}")
+    return {each["metadata"]["name"] for each in found if "deletionTimestamp" in each["metadata"]}
+
+
+def spread(space: Space) -> None:
+    """Create an app of each kind with a Pod on each super cluster, again if one did not take Pods for a moment."""
+    apps = (deployment("web", 3), stateful_set("db", 3))
+
+    def made() -> bool:
+        space.apply(*apps)
+        found = [{super_of(each) for each in space.all_running(app, 3)} for app in ("web", "db")]
+        if all(each == set(space.pool.supers) for each in found):
+            return True
+        space.kubectl("delete", "deployment/web", "statefulset/db")
+        eventually(lambda: not space.all("pods"))
+        return False
+
+    eventually(made, RETURN_SECONDS)
+
+
+def lifted(pool: Pool, super_id: str) -> bool:
+    """Lift a fence. Return whether that succeeded, or there is none."""
+    try:
+        pool.system.vcsync("super", "unfence", super_id)
+    except SystemFailed as error:
+        return "is not fenced" in str(error)
+    return True

@@ -8,15 +8,20 @@ import pytest
 
 from hack.system import SystemFailed
 from tests.real.failure_kit import (
+    AT_ONCE,
     LOSS_SECONDS,
     RETURN_SECONDS,
     SCHEDULERS,
     copies,
     health,
     impatient_pool,
+    lifted,
     names_of,
+    on,
     seen,
     space_on_all,
+    spread,
+    terminating,
     uids,
 )
 from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, is_running, items, super_of
@@ -24,8 +29,6 @@ from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.podscheduler.evictions import EVICTED, FENCED
 from vcsync.tenancy.health import HELD
-
-AT_ONCE = "MoveAfter=5s"
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -48,47 +51,10 @@ def space(pool: Pool) -> Iterator[Space]:
         pool.system.vcsync("tenant", "set", "acme", "--failover", "")
 
 
-def stateful_set(name: str, replicas: int) -> Json:
-    """Return a StatefulSet whose Pods are made together."""
-    made = deployment(name, replicas)
-    return {
-        **made,
-        "kind": "StatefulSet",
-        "spec": {**made["spec"], "serviceName": name, "podManagementPolicy": "Parallel"},
-    }
-
-
-def on(found: list[Json], super_id: str) -> set[str]:
-    """Return the names of the Pods on a super cluster."""
-    return {each["metadata"]["name"] for each in found if super_of(each) == super_id}
-
-
-def terminating(space: Space, app: str) -> set[str]:
-    """Return the names of an app's Pods that are being deleted."""
-    found = space.all("pods", f"labelSelector=app%3D{app}")
-    return {each["metadata"]["name"] for each in found if "deletionTimestamp" in each["metadata"]}
-
-
 def node_states(pool: Pool, super_id: str) -> set[str]:
     """Return the states of the condition Ready of a super cluster's virtual nodes in acme."""
     found = items(pool.cluster("acme"), f"/api/v1/nodes?labelSelector={names.SUPER_CLUSTER_ID}%3D{super_id}")
     return {condition(each, "Ready")["status"] for each in found}
-
-
-def spread(space: Space) -> None:
-    """Create an app of each kind with a Pod on each super cluster, again if one did not take Pods for a moment."""
-    apps = (deployment("web", 3), stateful_set("db", 3))
-
-    def made() -> bool:
-        space.apply(*apps)
-        found = [{super_of(each) for each in space.all_running(app, 3)} for app in ("web", "db")]
-        if all(each == set(space.pool.supers) for each in found):
-            return True
-        space.kubectl("delete", "deployment/web", "statefulset/db")
-        eventually(lambda: not space.all("pods"))
-        return False
-
-    eventually(made, RETURN_SECONDS)
 
 
 def test_slices_and_pods_leave_a_lost_super_cluster_and_stateful_pods_wait_for_its_return(
@@ -179,15 +145,6 @@ def test_a_fence_ends_stateful_pods_and_nothing_of_them_is_left_when_it_is_lifte
     eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
     eventually(lambda: copies(pool, space) == names_of(space.pods()))
     assert uids(space.pods("db")) == uids(replaced)
-
-
-def lifted(pool: Pool, super_id: str) -> bool:
-    """Lift a fence. Return whether that succeeded, or there is none."""
-    try:
-        pool.system.vcsync("super", "unfence", super_id)
-    except SystemFailed as error:
-        return "is not fenced" in str(error)
-    return True
 
 
 def refusal(pool: Pool, *command: str) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pool_kit import Json, Pool, Space, pod, read
-
 from hack.testbed.provisioner import Provisioner
+from tests.real.pool.pool_kit import Json, Pool, Space, pod, read
 from tests.real.waiting import eventually
 from vcsync.api import names
 

@@ -179,7 +179,8 @@ def quiet_time(pool: Pool, super_id: str) -> tuple[int, int] | None:
 
 
 def fail_shortly(pool: Pool, line: Line, super_id: str) -> tuple[int, int] | None:
-    """Let a super cluster fail until both schedulers know, and answer again. Return its `quiet_time` then."""
+    """Let a super cluster that answers fail until both schedulers know, and answer again. Return its `quiet_time` then."""
+    eventually(lambda: health(pool, super_id) <= {"Ready", "Recovering"}, RETURN_SECONDS)
     with line.down():
         eventually(lambda: health(pool, super_id) == {"Suspect"})
     found: list[tuple[int, int] | None] = []
@@ -331,6 +332,35 @@ def test_two_of_three_that_vanish_at_once_keep_everything_and_people_are_told_wh
     assert space.placements() == placements
 
 
+def test_a_super_cluster_without_ready_nodes_is_never_lost_and_keeps_everything(
+    pool: Pool, space: Space
+) -> None:
+    space.apply(deployment("web", 3, tolerations=FOREVER))
+    there = space.all_running("web", 3)
+    assert {super_of(each) for each in there} == set(pool.supers)
+    before, placements = stands(space), space.placements()
+    pool.supers["r2"].kill("kwok")
+    try:
+        eventually(lambda: health(pool, "r2") == {"Suspect"}, LOSS_SECONDS)
+        assert "node" in listed(pool, "r2")["reason"]
+        space.apply(deployment("after", 2))
+        assert {super_of(each) for each in space.all_running("after", 2)} <= {"r1", "r3"}
+        outlast(pool)
+        assert health(pool, "r2") == {"Suspect"}
+        # Its syncer still says how the Pods are, so nobody calls them lost.
+        [name] = on(there, "r2")
+        assert condition(space.get("pods", name), "Ready").get("reason") != names.SUPER_CLUSTER_LOST
+        assert {key: each[:2] for key, each in stands(space).items() if key in before} == {
+            key: each[:2] for key, each in before.items()
+        }
+        assert space.placements() == placements
+    finally:
+        pool.supers["r2"].start("kwok")
+    settled(pool, space)
+    assert uids(space.pods("web")) == uids(there)
+    assert space.placements() == placements
+
+
 @contextmanager
 def frozen(pool: Pool, _: Cables) -> Iterator[None]:
     """Stop both schedulers' processes until the block ends."""
@@ -356,14 +386,7 @@ def test_nothing_moves_when_the_schedulers_are_away_for_longer_than_their_patien
     spread(space)
     before, placements = stands(space), space.placements()
     with absent(pool, cables):
-        for super_id in pool.supers:
-            heard = {heartbeat(pool, super_id)}
-
-            def beaten(super_id: str = super_id, heard: set[str] = heard) -> bool:
-                heard.add(heartbeat(pool, super_id))
-                return len(heard) > HEARTBEATS
-
-            eventually(beaten, LOSS_SECONDS)
+        outlast(pool)
         space.apply(deployment("meanwhile", 3))
 
     eventually(lambda: lead(pool), RETURN_SECONDS)
@@ -375,6 +398,18 @@ def test_nothing_moves_when_the_schedulers_are_away_for_longer_than_their_patien
     after = stands(space)
     assert {name: after[name] for name in before} == before
     assert space.placements() == placements
+
+
+def outlast(pool: Pool) -> None:
+    """Wait for more heartbeats of each super cluster than fit into the time in which one is lost and left."""
+    for super_id in pool.supers:
+        heard: set[str] = set()
+
+        def beaten(super_id: str = super_id, heard: set[str] = heard) -> bool:
+            heard.add(heartbeat(pool, super_id))
+            return len(heard) > HEARTBEATS
+
+        eventually(beaten, LOSS_SECONDS)
 
 
 def heartbeat(pool: Pool, super_id: str) -> str:

@@ -53,15 +53,29 @@ def fence(super_id: str, force: bool, meta: str | None) -> None:
 
 async def _fence(super_id: str, force: bool, meta: str | None) -> None:
     async with meta_client(meta) as client:
-        await require_super_cluster(client, super_id)
-        found = [SuperCluster.from_envelope(each) for each in await client.list(SUPER_CLUSTERS)]
-        judgement = judge_all_stored(found, datetime.now(UTC))[super_id]
-        if judgement.lasts is None and not force:
-            raise FailedError(
-                f"super cluster {super_id} is not lost but {judgement.word.lower()}, and its Pods may run: drain it with "
-                f"'vcsync super drain {super_id}', or fence it with --force once it is switched off"
-            )
-        await client.patch(SUPER_CLUSTERS, super_id, {"spec": {"fenced": True}})
+        await set_fence(client, super_id, force=force)
+
+
+async def set_fence(meta: Client, super_id: str, *, force: bool = False) -> None:
+    """Fence a super cluster.
+
+    Args:
+        meta: client of the meta cluster.
+        super_id: id of the super cluster.
+        force: also if its syncer and its API server answer.
+
+    Raises:
+        FailedError: they answer; the message names the remedy.
+    """
+    await require_super_cluster(meta, super_id)
+    found = [SuperCluster.from_envelope(each) for each in await meta.list(SUPER_CLUSTERS)]
+    judgement = judge_all_stored(found, datetime.now(UTC))[super_id]
+    if judgement.lasts is None and not force:
+        raise FailedError(
+            f"super cluster {super_id} is not lost but {judgement.word.lower()}, and its Pods may run: drain it with "
+            f"'vcsync super drain {super_id}', or fence it with --force once it is switched off"
+        )
+    await meta.patch(SUPER_CLUSTERS, super_id, {"spec": {"fenced": True}})
 
 
 @click.command(
@@ -126,17 +140,31 @@ def unwanted(copies: Iterable[Copy], wanted: Mapping[str, frozenset[str]]) -> li
 
 async def _unfence(super_id: str, seconds: float, meta: str | None) -> None:
     async with meta_client(meta) as client:
-        super_cluster = await require_super_cluster(client, super_id)
-        if not super_cluster.spec.fenced:
-            raise FailedError(f"super cluster {super_id} is not fenced")
-        kubeconfig = await stored_kubeconfig(client, super_id)
-        async with stored_client(kubeconfig, f"super cluster {super_id}") as there:
-            try:
-                await check_leads_there(there, super_cluster, await cluster_uid(client), _STAYS_FENCED)
-                await _clear(client, there, super_id, seconds)
-            except KubeError as error:
-                raise FailedError(f"super cluster {super_id} stays fenced: {error}") from error
-        await client.patch(SUPER_CLUSTERS, super_id, {"spec": {"fenced": False}})
+        await lift_fence(client, super_id, seconds)
+
+
+async def lift_fence(meta: Client, super_id: str, seconds: float) -> None:
+    """Lift the fence of a super cluster, after the Pods there have ended that their tenants do not have any more.
+
+    Args:
+        meta: client of the meta cluster.
+        super_id: id of the super cluster.
+        seconds: time that these Pods have to end.
+
+    Raises:
+        FailedError: it stays fenced; the message says why.
+    """
+    super_cluster = await require_super_cluster(meta, super_id)
+    if not super_cluster.spec.fenced:
+        raise FailedError(f"super cluster {super_id} is not fenced")
+    kubeconfig = await stored_kubeconfig(meta, super_id)
+    async with stored_client(kubeconfig, f"super cluster {super_id}") as there:
+        try:
+            await check_leads_there(there, super_cluster, await cluster_uid(meta), _STAYS_FENCED)
+            await _clear(meta, there, super_id, seconds)
+        except KubeError as error:
+            raise FailedError(f"super cluster {super_id} stays fenced: {error}") from error
+    await meta.patch(SUPER_CLUSTERS, super_id, {"spec": {"fenced": False}})
 
 
 async def _clear(meta: Client, there: Client, super_id: str, seconds: float) -> None:

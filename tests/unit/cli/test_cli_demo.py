@@ -4,8 +4,8 @@ import pytest
 
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.main import main
-from vcsync.cli.demo.acts import Commentary
 from vcsync.cli.demo.commands import _go_on
+from vcsync.cli.demo.stage import Commentary
 
 
 @pytest.fixture
@@ -27,6 +27,18 @@ async def test_a_result_is_printed_once_it_appears(said: list[str], commentary: 
     await Commentary(said.append, _go_on, patience=60.0).until("Pods run", check)
     assert not answers
     assert said[0].startswith("   Pods run (")
+
+
+async def test_the_usual_time_of_a_result_is_added_to_the_patience(
+    said: list[str], commentary: Commentary
+) -> None:
+    answers = ["", "it is suspect"]
+
+    async def check() -> str:
+        return answers.pop()
+
+    await commentary.until("it is lost", check, usual=60.0)
+    assert said[0].startswith("   it is lost (")
 
 
 async def test_a_missing_result_fails_with_its_name(said: list[str], commentary: Commentary) -> None:

@@ -35,12 +35,13 @@ TENANTS = "acme,umbrella"
 )
 @log_options("error", "console")
 def demo(*, step: bool, pile: int, patience: float, log_level: str, log_format: str) -> None:
-    """Play the walk-through: two tenants, quota, a Deployment over two clusters, a lost cluster, a greedy neighbour.
+    """Play the walk-through: two tenants, quota, a Deployment over two clusters, a lost cluster that returns, a greedy neighbour.
 
     It runs on a temporary system in this process, like 'vcsync up --ephemeral'. All statements are checked: the
     exit code is 1 if an expected result does not appear.
     """
     from vcsync.cli.demo import acts as demo_acts  # noqa: PLC0415  loads the whole system
+    from vcsync.cli.demo import stage as demo_stage  # noqa: PLC0415
     from vcsync.cli.up.commands import members_of, wanted_of  # noqa: PLC0415
 
     if step and not sys.stdin.isatty():
@@ -49,9 +50,11 @@ def demo(*, step: bool, pile: int, patience: float, log_level: str, log_format: 
     ended: list[bool] = []
 
     async def play(folder: Path) -> None:
-        wanted = wanted_of(Config(), folder, members_of(TENANTS, (), demo_acts.EAST, "", ""), nodes=3)
+        wanted = wanted_of(Config(), folder, members_of(TENANTS, (), demo_stage.EAST, "", ""), nodes=3)
         await demo_acts.play(
-            wanted, demo_acts.Commentary(click.echo, _wait_for_enter if step else _go_on, patience), pile
+            demo_acts.impatient(wanted),
+            demo_stage.Commentary(click.echo, _wait_for_enter if step else _go_on, patience),
+            pile,
         )
         ended.append(True)
 

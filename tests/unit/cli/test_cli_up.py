@@ -11,7 +11,7 @@ from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.main import main
 from vcsync.cli.up import process as up_process
 from vcsync.cli.up.commands import listen_at, members_of, wanted_of
-from vcsync.cli.up.settings import free_port
+from vcsync.cli.up.settings import Wanted, free_port
 
 KUBECONFIG = """
 apiVersion: v1
@@ -102,6 +102,34 @@ def test_the_listen_option_has_precedence_over_the_file(tmp_path: Path) -> None:
         config.read(path), tmp_path, members_of("", (), None, "", ""), nodes=1, listen="127.0.0.1:7004"
     )
     assert wanted.plane.listen == ("127.0.0.1", 7004)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "seconds"),
+    [
+        ("{}", None, 60.0),
+        ("syncer: {unschedulable-seconds: 20}", None, 20.0),
+        ("syncer: {unschedulable-seconds: 20}", 5.0, 5.0),
+        ("{}", 0.0, 0.0),
+    ],
+)
+def test_the_time_until_a_pod_is_tried_elsewhere_is_that_of_the_option_or_of_the_syncer(
+    text: str, given: float | None, seconds: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "vcsync.yaml"
+    path.write_text(text)
+    members = members_of("", (), None, "", "")
+    wanted = wanted_of(config.read(path), tmp_path, members, nodes=1, unschedulable_seconds=given)
+    assert wanted.tuning.unschedulable_seconds == seconds
+
+
+def test_up_passes_the_time_until_a_pod_is_tried_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Wanted] = []
+    monkeypatch.setattr(up_process, "serve", lambda wanted, *_: served.append(wanted))
+    assert main(["up", "--data", str(tmp_path), "--unschedulable-seconds", "7"]) == 0
+    assert served[0].tuning.unschedulable_seconds == 7.0
 
 
 @pytest.mark.parametrize(("options", "folders"), [(["--data", "data"], 0), (["--ephemeral"], 1)])

@@ -21,6 +21,7 @@ from vcsync.cli.controlplane.kubelet_options import with_own_kubelets
 from vcsync.cli.controlplane.settings import ControlPlaneSettings
 from vcsync.cli.hollow.commands import hollow_settings
 from vcsync.cli.run.commands import tuning_of
+from vcsync.cli.run.roles import Tuning
 from vcsync.cli.tenant.commands import check_name
 from vcsync.cli.tenant.embedded import RESERVED
 from vcsync.cli.tenant.limits import limits_of
@@ -144,6 +145,14 @@ _MEMBER_OPTIONS = (
     help="Address of /healthz, /readyz, /metrics and /status, without authentication "
     f"(default: {DEFAULT_LISTEN}, or a free port if that is taken).",
 )
+@click.option(
+    "--unschedulable-seconds",
+    type=click.FloatRange(min=0),
+    default=None,
+    help="Seconds in which a super cluster finds no node for a Pod, after which the Pod is tried on another one "
+    f"(default: that of section syncer of the settings file, or {Tuning.unschedulable_seconds:g}). The next start does not "
+    "remember it.",
+)
 @log_options("warning", "console")
 def up(
     *,
@@ -158,6 +167,7 @@ def up(
     nodes: int,
     listen: str | None,
     status: str | None,
+    unschedulable_seconds: float | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -185,7 +195,15 @@ def up(
         members = members_of(
             now["tenants"], now["super-cluster"], now["hollow"], now["default-quota"], now["quota"]
         )
-        wanted = wanted_of(config, folder, members, nodes=now["nodes"], listen=listen, status=status)
+        wanted = wanted_of(
+            config,
+            folder,
+            members,
+            nodes=now["nodes"],
+            listen=listen,
+            status=status,
+            unschedulable_seconds=unschedulable_seconds,
+        )
         from vcsync.cli.up.process import serve  # noqa: PLC0415  loads the whole system
 
         named = _named(members, _given(values))
@@ -229,8 +247,10 @@ def wanted_of(
     nodes: int,
     listen: str | None = None,
     status: str | None = None,
+    unschedulable_seconds: float | None = None,
 ) -> Wanted:
-    """Combine the given options with the settings file."""
+    """Combine the given options with the settings file. What is None comes from the file, or is the default."""
+    given = {} if unschedulable_seconds is None else {"unschedulable_seconds": unschedulable_seconds}
     plane = plane_of(config, folder, listen)
     streams = folder / ROLES / f"{names.ROLE_STREAMS}.kubeconfig"
     return Wanted(
@@ -240,7 +260,7 @@ def wanted_of(
         members,
         status,
         hollow_settings(config.values("hollow", kubeconfig=os.devnull, nodes=nodes)),
-        tuning_of(config.values("all")),
+        tuning_of(config.values("all", **given)),
     )
 
 

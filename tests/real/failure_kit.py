@@ -11,6 +11,8 @@ from hack.system import System, SystemFailed
 from hack.testbed import TestBed
 from tests.real.pool.pool_kit import Json, Pool, Space, deployment, super_of
 from tests.real.waiting import eventually
+from vcsync.podscheduler.evictions import EVICTED
+from vcsync.syncer.tenant import SLICES_LOST
 
 SCHEDULERS = ("nsscheduler", "podscheduler")
 # Above the 20 seconds between two heartbeats.
@@ -119,3 +121,8 @@ def lifted(pool: Pool, super_id: str) -> bool:
     except SystemFailed as error:
         return "is not fenced" in str(error)
     return True
+
+
+def told_to_leave(space: Space, name: str) -> list[Json]:
+    """Return the Events that say why a Pod is evicted: the Pod scheduler's, or those of a syncer that still works."""
+    return [*space.events(name, EVICTED), *space.events(name, SLICES_LOST)]

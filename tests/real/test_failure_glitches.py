@@ -35,6 +35,7 @@ from tests.real.failure_kit import (
     spread,
     stateful_set,
     terminating,
+    told_to_leave,
     uids,
 )
 from tests.real.lines_kit import Line, Lines
@@ -507,6 +508,7 @@ def test_a_pod_with_a_claim_is_evicted_by_move_after_and_finds_its_data_when_sli
         old, ghost = uid(shop.get("pods", name)), uid(shop.there("r2", "pods", name))
         with cables.to["r2"].down():
             eventually(lambda: terminating(shop, "db") == {name}, LOSS_SECONDS)
+            eventually(lambda: told_to_leave(shop, name))
             eventually(lambda: not on(shop.pods("web"), "r2"), LOSS_SECONDS)
             shop.all_running("web", 3)
             # Its place elsewhere is free, and it still waits for somebody who knows that it has ended.

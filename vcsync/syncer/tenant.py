@@ -53,6 +53,8 @@ NODE = "nodes"
 REFILL = "refill"
 """Kind of the items that follow a change of the ledger: (namespace, "")."""
 SLICES_LOST = "SlicesLost"
+MOST_EVICTED = 10_000
+"""Number of evicted Pods that are remembered. Pods whose copies end by themselves remain in it; then Events are repeated."""
 """Event reason: a Pod is evicted because its namespace has lost its slices where the Pod runs."""
 NOT_SHARED = "EndpointsNotShared"
 """Event reason: Pods of a Service are not reached from other super clusters of the network."""
@@ -179,6 +181,8 @@ class TenantSync:
         self._woken: list[Item] = []
         self._wake = asyncio.Event()
         self._recorder = EventRecorder(handle.client, "vcsync-syncer")
+        # UIDs of the tenant's Pods whose evictions have emitted an Event, until their copies are deleted.
+        self._evicted: set[str] = set()
         self._runtime_classes: dict[str, str] = {}
         self.context = self._make_context()
         self.reconciler = Reconciler(
@@ -493,7 +497,14 @@ class TenantSync:
         return None
 
     def report_drained(self, pod: Envelope) -> None:
-        """Emit an Event in the tenant with the reason why a Pod is evicted, which is not visible otherwise."""
+        """Emit an Event in the tenant with the reason why a Pod is deleted, unless its eviction has emitted it."""
+        uid = pod.annotations.get(names.UID, "")
+        if uid in self._evicted:
+            self._evicted.discard(uid)
+        else:
+            self._report_leaving(pod)
+
+    def _report_leaving(self, pod: Envelope) -> None:
         regarding = ObjectRef(
             api_version=PODS.api_version,
             kind=PODS.kind,
@@ -565,6 +576,12 @@ class TenantSync:
         try:
             await self.handle.client.create_raw(PODS, body, v.namespace, name=v.name, subresource="eviction")
             self._note(Item(PODS.plural, v.namespace, v.name), "evicted", v.resource_version)
+            if v.uid not in self._evicted:
+                # Now, since the super cluster may not answer when the Pod is to be deleted there.
+                if len(self._evicted) >= MOST_EVICTED:
+                    self._evicted.clear()
+                self._evicted.add(v.uid)
+                self._report_leaving(pod)
         except (NotFound, Conflict):
             return ""
         except Forbidden as error:

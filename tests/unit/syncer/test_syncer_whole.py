@@ -685,7 +685,29 @@ async def test_pods_that_lose_their_slices_are_evicted_with_an_event(stage: Stag
         }
         assert "has no slices on super cluster r1 any more" in event["message"]
         await until(lambda: stage.here(NAMESPACES, PLACE, "") is None)
+        assert event["count"] == 1
         assert syncer.ready()[0]
+
+
+async def test_a_pod_that_is_evicted_while_its_super_cluster_does_not_answer_gets_the_event(
+    stage: Stage,
+) -> None:
+    """A lost super cluster may never answer, and its tenant sees a Pod that is deleted without a reason."""
+
+    def before(verb: str, plural: str, _name: str) -> None:
+        if (verb, plural) == ("delete", "pods"):
+            raise ServerError(Status(503, "ServiceUnavailable", "r1 is away"), endpoint="r1")
+
+    stage.tenant.raw["eviction"] = lambda *_: b"{}"
+    stage.pod("web")
+    async with stage.running():
+        await until(lambda: stage.here(PODS, "web"))
+        stage.runs("web")
+        await until(lambda: up(stage, "web")["status"].get("podIP"))
+        stage.below.before = before
+        stage.grant({"r2": 1})
+        await until(lambda: events(stage.tenant, "SlicesLost"))
+        assert stage.here(PODS, "web") is not None
 
 
 async def test_objects_of_a_tenant_that_lost_its_data_are_kept_in_the_super_cluster(stage: Stage) -> None:

@@ -106,7 +106,7 @@ class Rebalancing:
         board = Board(dict(self._views), dict(self._ledger.entries()), self._policy)
         if back:
             stored = self._placements.of(back)
-            free = self._movable({key: each for key, each in stored.items() if self._may_ask(each)})
+            free = self._movable({key: each for key, each in stored.items() if self._may_ask(each)}, back)
             moves = await asyncio.to_thread(returning, board, free, self._budget, back)
             if not moves:
                 self._back_at = self._clock() + IDLE_SECONDS
@@ -116,7 +116,7 @@ class Rebalancing:
             self._next = self._clock() + self._every
             stored = self._placements.of(self._ledger.entries())
             away = self._away("NextRebalance")
-            free = self._movable(stored)
+            free = self._movable(stored, away)
             found = await asyncio.to_thread(rebalance, board, free, self._budget, away)
             await self._ask(board, stored, found.moves, "rebalance")
 
@@ -140,8 +140,14 @@ class Rebalancing:
             if entry.away and not ready.isdisjoint(entry.away) and self._fail_back(key[0]) == policy
         }
 
-    def _movable(self, stored: Mapping[Key, NamespacePlacement]) -> dict[Key, Mapping[str, int]]:
-        found = {key: movable(each) for key, each in stored.items() if self._fail_back(key[0]) is not None}
+    def _movable(
+        self, stored: Mapping[Key, NamespacePlacement], away: Mapping[Key, Mapping[str, int]]
+    ) -> dict[Key, Mapping[str, int]]:
+        found = {
+            key: movable(each, away.get(key, {}))
+            for key, each in stored.items()
+            if self._fail_back(key[0]) is not None
+        }
         return {key: stay for key, stay in found.items() if stay is not None}
 
     async def _ask(

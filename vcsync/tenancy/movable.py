@@ -1,6 +1,6 @@
 """The slices of a namespace that may be moved, as its ledger entry says, and requests to move slices. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from vcsync.api.moves import MOST_MOVES, MoveRequest, Wanted, request_of
@@ -12,11 +12,16 @@ from vcsync.scheduling.resources import from_quantities
 from vcsync.tenancy.distribution import entry_of
 
 
-def movable(placement: NamespacePlacement) -> Mapping[str, int] | None:
+def movable(placement: NamespacePlacement, homes: Collection[str] = ()) -> Mapping[str, int] | None:
     """Return the super clusters where slices of a namespace must stay, with their number; None if nothing may move.
 
     A namespace moves only while it rests: all its slices are placed in their size, and nothing of it is being cleared or moved.
     Pinned slices stay, and those that Pods with claims need as far as a refused request says so.
+
+    Args:
+        placement: the ledger entry.
+        homes: super clusters to which slices may return. They may still have to be cleared: a namespace that has volumes there
+            is not, until it has slices there again.
     """
     request = request_of(placement.annotations)
     status, spec = placement.status, placement.spec
@@ -26,7 +31,7 @@ def movable(placement: NamespacePlacement) -> Mapping[str, int] | None:
         return None
     if from_quantities(placement.placed_slice_size) != from_quantities(spec.slice_size):
         return None
-    if entry_of(placement).clearing:
+    if entry_of(placement).clearing.keys() - set(homes):
         return None
     claims = {} if request is None else request.stay
     return {

@@ -107,14 +107,15 @@ def propose(
     }
     served = {cluster_key(each) for each in tenants if not each.spec.suspended}
     entries = {(each.namespace, each.name): entry_of(each) for each in ledger}
-    free = {
-        (each.namespace, each.name): stay
-        for each in ledger
-        if each.namespace in served and (stay := movable(each)) is not None
-    }
     board = Board(views, entries, policy, only)
     back = {cluster_key(each) for each in tenants if (each.spec.fail_back or fail_back) == "NextRebalance"}
     away = {key: entry.away for key, entry in entries.items() if entry.away and key[0] in back}
+    free = {
+        key: stay
+        for each in ledger
+        if (key := (each.namespace, each.name))[0] in served
+        and (stay := movable(each, away.get(key, {}))) is not None
+    }
     found = rebalance(board, free, budget, away)
     known = snapshot.names()
     proposal = Proposal(

@@ -113,6 +113,23 @@ async def test_slices_go_back_to_a_super_cluster_that_has_returned() -> None:
     assert stage.requests() == {"shop": [("r1", "r2", 1)]}
 
 
+async def test_slices_go_back_to_the_data_that_they_have_left() -> None:
+    """A drain waits for volumes, so what has been lost with them is being cleared until it has slices there again."""
+    stage = Stage()
+    for name, there in (("shop", "r2"), ("other", "r3")):
+        key = stage.put(name, {"r2": 1}, r1=2)
+        placement = stage.stored[key]
+        held = {there: {"cpu": Quantity("1"), "memory": Quantity("1")}}
+        stage.stored[key] = replace(
+            placement,
+            finalizers=(names.drain_finalizer(there),),
+            status=replace(placement.status, clearing=held),
+        )
+        stage.ledger.put(key, entry_of(stage.stored[key]))
+    await stage.rebalancing.look()
+    assert stage.requests() == {"shop": [("r1", "r2", 1)]}
+
+
 @pytest.mark.parametrize("policy", ["Never", "NextRebalance", None])
 async def test_slices_stay_if_the_policy_does_not_send_them_back_at_once(policy: FailBack | None) -> None:
     stage = Stage()

@@ -497,10 +497,11 @@ def test_a_pod_with_a_claim_stays_by_move_stateless_and_its_successor_waits_for_
         settled(pool, shop)
 
 
-def test_a_pod_with_a_claim_is_evicted_by_move_after_and_its_successor_waits_for_its_data(
+def test_a_pod_with_a_claim_is_evicted_by_move_after_and_finds_its_data_when_slices_are_back(
     pool: Pool, shop: Space, cables: Cables
 ) -> None:
     with failing_over(pool, AT_ONCE):
+        pool.system.vcsync("tenant", "set", "acme", "--fail-back", "WithinBudget")
         stateful_spread(shop)
         data = volumes(shop)
         [name] = on(shop.pods("db"), "r2")
@@ -520,9 +521,11 @@ def test_a_pod_with_a_claim_is_evicted_by_move_after_and_its_successor_waits_for
             assert not doubled(pool, shop)
         eventually(lambda: lifted(pool, "r2"), RETURN_SECONDS)
         assert ghost not in uids(shop.all_there("r2", "pods"))
-        # No slices go back by default, and the claim keeps its volume for when they do.
-        assert waits_for_claim(pool, shop, name)
+        eventually(lambda: shop.placements() == {"r1": 1, "r2": 1, "r3": 1}, RETURN_SECONDS)
+        found = shop.all_running("db", 3, RETURN_SECONDS)
+        assert on(found, "r2") == {name}
         assert volumes(shop) == data
+        settled(pool, shop)
 
 
 def uid(found: Json | None) -> str:

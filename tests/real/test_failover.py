@@ -134,7 +134,7 @@ def test_a_fence_ends_stateful_pods_and_nothing_of_them_is_left_when_it_is_lifte
         replaced = space.all_running("db", 3, RETURN_SECONDS)
         assert {super_of(each) for each in replaced} == {"r1", "r3"}
         assert space.events(name, FENCED)
-        assert not terminating(space, "web")
+        eventually(lambda: not terminating(space, "web"))
         assert "stays fenced" in refusal(pool, "super", "unfence", "r2")
     finally:
         pool.supers["r2"].start("kube-apiserver")

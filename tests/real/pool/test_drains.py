@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -68,8 +69,10 @@ def test_a_deployment_keeps_its_pods_while_its_super_cluster_drains(pool: Pool) 
         with ended(pool), Watched(space, "web").watching() as watched:
             said = pool.system.vcsync("super", "drain", "r1", "--wait", "--timeout", "240")
             first, *_, last = said.splitlines()
-            assert "super cluster r1 drains: 1 namespace" in first
-            assert "5 Pods" in first
+            told = re.match(r"super cluster r1 drains: (\d+) namespaces?, (\d+) Pods", first)
+            assert told is not None, first
+            assert int(told[1]) >= 1, "namespaces of other tests may still leave"
+            assert int(told[2]) >= 5
             assert "Pods a minute" in said
             assert last == "super cluster r1 is empty"
             assert len(on(space, "r2")) == 5

@@ -785,7 +785,7 @@ class SuperClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(ge=0, le=7 * 24 * 3600),
         about(
             "Seconds that Pods which have to leave wait for their tenants' PodDisruptionBudgets and for replacements elsewhere, "
-            "counted from the first Pod that waits, and again from each Pod that leaves. 0: they do not wait."
+            "counted from the first Pod that waits, and again from each Pod that leaves, up to four times. 0: they do not wait."
         ),
     ] = DEFAULT_EVICTION_SECONDS
     prices: Annotated[

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.objects import NamespacePlacement, SuperCluster
@@ -44,6 +45,9 @@ LOOK_AGAIN_SECONDS = 5.0
 MOST_REFUSALS = 20
 """Number of refusals, by budgets or controllers, after which one step requests no more. The next step begins with other Pods."""
 
+MOST_PATIENCE = 4
+"""Times `spec.evictionSeconds` after which Pods leave in any case. A tenant could let one go shortly before each limit."""
+
 BLOCKED_SECONDS = 30.0
 """Seconds for which no Pod of a namespace has left, since they wait, after which the namespace counts as blocked."""
 
@@ -70,6 +74,14 @@ class _Status(Struct, gc=False):
 
 class _PodSpec(Struct, gc=False):
     grace: int | None = field(default=None, name="terminationGracePeriodSeconds")
+
+
+class _Waiting(Struct, frozen=True):
+    """The Pods of a namespace that wait: since when any does, since when none has left, and the last one that was refused."""
+
+    first: float
+    since: float
+    pod: str
 
 
 class _Waits:
@@ -136,8 +148,7 @@ class Drain:
         self._availability = availability
         self._keeps_data = keeps_data
         self._clock = clock
-        # (cluster key, namespace) -> since when its Pods wait and none has left, and the last Pod that was refused.
-        self._refused: dict[tuple[str, str], tuple[float, str]] = {}
+        self._refused: dict[tuple[str, str], _Waiting] = {}
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -154,7 +165,7 @@ class Drain:
         return {
             key: reason
             for key, reason in self.reasons.items()
-            if key in self._waits_for_others or self._refused.get(key, (float("inf"), ""))[0] <= waited
+            if key in self._waits_for_others or (key in self._refused and self._refused[key].since <= waited)
         }
 
     async def step(self, tenant: str, namespace: str) -> float | None:
@@ -287,7 +298,8 @@ class Drain:
         left = 0
         evicts = await self._respects_budgets(tenant, namespace)
         available = self._availability(tenant, namespace) if evicts else None
-        _, last = self._refused.get((tenant, namespace), (0.0, ""))
+        waiting = self._refused.get((tenant, namespace))
+        last = waiting.pod if waiting is not None else ""
         pods = sorted(
             self._caches.items(PODS, names.super_namespace(tenant, namespace)),
             key=lambda pod: (pod.name <= last, pod.name),  # begins after the Pod that was refused last
@@ -302,8 +314,7 @@ class Drain:
                     if waits.many:
                         continue
                     if not await self._may_leave(tenant, pod, available, waits):
-                        since, _ = self._refused.get((tenant, namespace), (self._clock(), ""))
-                        self._refused[(tenant, namespace)] = (since, pod.name)
+                        self._note_refused(tenant, namespace, pod.name)
                         continue
                     self._note_progress(tenant, namespace)
                 try:
@@ -334,27 +345,35 @@ class Drain:
             available.note_left(pod.name)
         return True
 
+    def _note_refused(self, tenant: str, namespace: str, pod: str) -> None:
+        now = self._clock()
+        waiting = self._refused.get((tenant, namespace), _Waiting(now, now, pod))
+        self._refused[(tenant, namespace)] = replace(waiting, pod=pod)
+
     def _note_progress(self, tenant: str, namespace: str) -> None:
         """Begin the time again for which Pods wait, since one of them leaves."""
         if (waiting := self._refused.get((tenant, namespace))) is not None:
-            self._refused[(tenant, namespace)] = (self._clock(), waiting[1])
+            self._refused[(tenant, namespace)] = replace(waiting, since=self._clock())
 
     async def _respects_budgets(self, tenant: str, namespace: str) -> bool:
         """Return whether PodDisruptionBudgets of the tenant are respected, as by `kubectl drain`, and its controllers' Pods.
 
         Neither counts when the namespace itself is deleted, when its Pods are to run nowhere else, since it has no quota
-        or its tenant is suspended, and once none of them has left for `spec.evictionSeconds` of the SuperCluster.
+        or its tenant is suspended, and once none of them has left for `spec.evictionSeconds` of the SuperCluster, or some
+        have waited for `MOST_PATIENCE` times as long.
         """
         placement = self._ledger.reflector.cache.get(tenant, namespace)
         if placement is None or placement.deleting or _runs_nowhere(placement):
             return False
-        since, _ = self._refused.get((tenant, namespace), (None, ""))
         try:
             found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, self._super_id))
             patience = found.spec.eviction_seconds
         except (NotFound, ValueError):
             patience = DEFAULT_EVICTION_SECONDS
-        return patience > 0 and (since is None or self._clock() - since < patience)
+        waiting, now = self._refused.get((tenant, namespace)), self._clock()
+        if patience == 0 or waiting is None:
+            return patience > 0
+        return now - waiting.since < patience and now - waiting.first < patience * MOST_PATIENCE
 
     async def _clear_but_name_server(self, tenant: str, namespace: str) -> None:
         """Delete everything except the name server, since Pods of the tenant's other namespaces use its Service address."""

@@ -530,6 +530,23 @@ async def test_the_operators_limit_begins_again_with_every_pod_that_leaves(world
     assert deleted(world)[-1] == "b"
 
 
+async def test_a_tenant_that_lets_single_pods_go_delays_a_drain_for_a_limited_time(world: World) -> None:
+    pods = [f"p{number}" for number in range(9)]
+    leaving(world, *pods, evictionSeconds=60)
+    world.needed = dict.fromkeys(pods, NEEDED)
+    await world.drain.step(KEY, "shop")
+    for number, name in enumerate(pods[:4], 1):
+        world.now = number * 50.0
+        del world.needed[name]
+        await world.drain.step(KEY, "shop")
+        (ended,) = (pod for pod in world.caches.items(PODS) if pod.name == name)
+        world.caches.reflectors[PODS].observe_gone(ended.namespace, ended.name, ended.uid)
+    assert deleted(world) == pods[:4]
+    world.now = 240.0
+    await world.drain.step(KEY, "shop")
+    assert set(deleted(world)) == set(pods)
+
+
 async def test_the_operators_limit_begins_again_after_the_namespace_was_back(world: World) -> None:
     leaving(world, "a", evictionSeconds=60)
     world.needed["a"] = NEEDED

@@ -53,9 +53,9 @@ NODE = "nodes"
 REFILL = "refill"
 """Kind of the items that follow a change of the ledger: (namespace, "")."""
 SLICES_LOST = "SlicesLost"
+"""Event reason: a Pod is evicted because its namespace has lost its slices where the Pod runs."""
 MOST_EVICTED = 10_000
 """Number of evicted Pods that are remembered. Pods whose copies end by themselves remain in it; then Events are repeated."""
-"""Event reason: a Pod is evicted because its namespace has lost its slices where the Pod runs."""
 NOT_SHARED = "EndpointsNotShared"
 """Event reason: Pods of a Service are not reached from other super clusters of the network."""
 

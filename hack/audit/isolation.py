@@ -58,6 +58,8 @@ def _foreign(
 
 
 _WRITTEN_UP = ("pods", "services", "nodes", "events", "namespaces")
+_EXCERPT = 100
+"""Characters before and after a revealed cluster key that a finding shows."""
 
 
 def revealed(world: World) -> Iterator[Finding]:
@@ -65,8 +67,10 @@ def revealed(world: World) -> Iterator[Finding]:
     for tenant in world.tenants.values():
         for kind in _WRITTEN_UP:
             for found in tenant.cluster.all(kind):
-                if tenant.key in json.dumps(found):
-                    yield Finding("revealed", tenant.key, "", kind, *place(found), "", None, tenant.key)
+                before, key, after = json.dumps(found).partition(tenant.key)
+                if key:
+                    excerpt = f"{before[-_EXCERPT:]}{key}{after[:_EXCERPT]}"
+                    yield Finding("revealed", tenant.key, "", kind, *place(found), "", None, excerpt)
 
 
 def claimed(world: World) -> Iterator[Finding]:

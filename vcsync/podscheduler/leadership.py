@@ -129,12 +129,14 @@ class TenantSession:
             suspended=lambda: handle.virtual_cluster.spec.suspended,
             claims=Claims(
                 self.claims.cache.get,
-                partial(_unread, self.claims),
+                partial(_unread, self.claims, handle.client.name),
                 self._holds,
                 self.snapshots.cache.get,
-                partial(_unread, self.snapshots),
+                partial(_unread, self.snapshots, handle.client.name),
             ),
-            devices=DeviceClaims(self.devices.cache.get, partial(_unread, self.devices), self._holds),
+            devices=DeviceClaims(
+                self.devices.cache.get, partial(_unread, self.devices, handle.client.name), self._holds
+            ),
             version=lambda: self.reflector.version,
             on_written=partial(leadership.written, key),
             promise_counts=leadership.promise_counts,
@@ -548,11 +550,16 @@ def _expect(session: TenantSession, pod: NewPod) -> Promise | None:
     return session.pods.promise(pod.birth.namespace, pod.birth.name, pod.needs, pod.labels, pod.birth)
 
 
-def _unread(reflector: Reflector) -> str:
-    """Return why objects of a kind are not known; empty if they are."""
+def _unread(reflector: Reflector, endpoint: str) -> str:
+    """Return why objects of a kind are not known; empty if they are. The tenant reads it.
+
+    Args:
+        reflector: the reflector of the kind.
+        endpoint: name of its client, which contains the tenant's cluster key and is left out.
+    """
     if reflector.synced:
         return ""
-    why = reflector.statistics().last_error
+    why = (reflector.statistics().last_error or "").removeprefix(f"{endpoint}: ")
     return f"{reflector.resource.kind}s cannot be read{f': {why}' if why else ' yet'}"
 
 

@@ -574,7 +574,7 @@ async def test_pods_without_claims_are_scheduled_though_claims_cannot_be_read(
 
     def before(verb: str, plural: str, _: str) -> None:
         if (verb, plural) == ("list", "persistentvolumeclaims"):
-            raise Forbidden(Status(403, "Forbidden", "no rights to claims"))
+            raise Forbidden(Status(403, "Forbidden", "no rights to claims"), endpoint=stage.tenant.name)
 
     stage.tenant.before = before
     publish(stage, "r1", "fast")
@@ -584,7 +584,10 @@ async def test_pods_without_claims_are_scheduled_though_claims_cannot_be_read(
     async with stage.running():
         await until(lambda: stage.placed("web") == "r1")
         await until(
-            lambda: "PersistentVolumeClaims cannot be read" in stage.condition("db").get("message", "")
+            lambda: (
+                "PersistentVolumeClaims cannot be read: 403 no rights to claims"
+                in stage.condition("db").get("message", "")
+            )
         )
         stage.tenant.before = lambda *_: None
         await until(lambda: stage.placed("db") == "r1")

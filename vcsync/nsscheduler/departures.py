@@ -9,7 +9,7 @@ import structlog
 
 from vcsync.api.specs import Failover
 from vcsync.kube.errors import KubeError
-from vcsync.scheduling.failover import Departures, moves_after, next_wave
+from vcsync.scheduling.failover import Departures, may_leave, next_wave
 from vcsync.scheduling.ledger import Key, Ledger
 from vcsync.tenancy import Pool
 
@@ -87,8 +87,7 @@ class Waves:
             key
             for key in there
             if (policy := self._policy(key[0])) is not None
-            and (after := moves_after(policy)) is not None
-            and lasts >= after
+            and may_leave(policy, lasts)
             and self._retry_at.get((super_id, key), now) <= now
         ]
         departures = self.departures

@@ -1,16 +1,14 @@
 """Counts the slices that a namespace's Pods with claims need on one super cluster, by live reads of the tenant."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from vcsync.api import names
 from vcsync.kube.client import Client
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.objects.quantity import InvalidQuantity
-from vcsync.scheduling.failover import slices_for
+from vcsync.scheduling.failover import slices_of_claims
 from vcsync.scheduling.pods import pod_needs
-from vcsync.scheduling.resources import Resources, add
+from vcsync.scheduling.resources import Resources
 
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -27,12 +25,10 @@ async def stateful_slices(client: Client, namespace: str, super_id: str, size: R
     claims = await client.list(PERSISTENT_VOLUME_CLAIMS, namespace, label_selector=selector)
     if not claims:
         return 0
-    total: Mapping[str, int] = {}
+    needs = []
     for pod in await client.list(PODS, namespace, label_selector=selector, field_selector=_UNFINISHED):
         try:
-            needs = pod_needs(pod.spec, pod.name)
-        except (msgspec.ValidationError, InvalidQuantity):  # it runs nowhere
-            continue
-        if needs.claims:
-            total = add(total, needs.requests)
-    return max(1, slices_for(total, size))
+            needs.append(pod_needs(pod.spec, pod.name))
+        except (msgspec.ValidationError, InvalidQuantity):
+            continue  # it runs nowhere
+    return slices_of_claims(needs, size)

@@ -1,12 +1,13 @@
 """Waves in which namespaces leave lost super clusters: which may go next, and how many slices must stay. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 
 from vcsync.api.specs import DEFAULT_MOVE_SECONDS, Failover
 from vcsync.scheduling.ledger import Key, Ledger
-from vcsync.scheduling.resources import Resources
+from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.resources import Resources, add
 
 SMALLEST_WAVE = 10
 """Number of namespaces that may be under way from one super cluster, however few it has."""
@@ -19,6 +20,12 @@ def moves_after(policy: Failover) -> float | None:
     if policy.policy == "Stay":
         return None
     return float(DEFAULT_MOVE_SECONDS if policy.after_seconds is None else policy.after_seconds)
+
+
+def may_leave(policy: Failover, lasts: float) -> bool:
+    """Return whether a policy lets slices leave a super cluster that has been lost for `lasts` seconds."""
+    after = moves_after(policy)
+    return after is not None and lasts >= after
 
 
 def wave_size(total: int) -> int:
@@ -57,6 +64,22 @@ def next_wave(
 def slices_for(amounts: Mapping[str, int], size: Resources) -> int:
     """Return the number of slices that contain some amounts, in thousandths. Resources without a size are ignored."""
     return max((-(-amount // size[name]) for name, amount in amounts.items() if size.get(name)), default=0)
+
+
+def slices_of_claims(pods: Iterable[PodNeeds], size: Resources) -> int:
+    """Return the number of slices that Pods with claims need on a super cluster that has a claim of their namespace.
+
+    One slice is needed at least, since the claim is of no use elsewhere.
+
+    Args:
+        pods: the namespace's unfinished Pods there.
+        size: amounts of one slice.
+    """
+    total: Resources = {}
+    for each in pods:
+        if each.claims:
+            total = add(total, each.requests)
+    return max(1, slices_for(total, size))
 
 
 class Departures:

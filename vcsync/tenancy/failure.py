@@ -18,7 +18,7 @@ and a heartbeat that says that no node is ready. The first two put a super clust
 lost, since its syncer still reports every Pod as it is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -126,6 +126,18 @@ def vanished_together(sightings: Iterable[Sighting], patience: Patience = PATIEN
         if len(together) > 1 and len(together) * 100 > pool * MOST_PERCENT:
             shortest, longest = min(shortest, start), max(longest, together[-1])
     return shortest, longest
+
+
+def is_crowded(members: Iterable[Member], out_of_touch: Collection[bool]) -> bool:
+    """Return whether so much of the pool is out of touch that nothing may be moved, since the observer may be cut off.
+
+    Args:
+        members: the states of all super clusters.
+        out_of_touch: of each super cluster that is neither lost nor fenced, whether nobody knows what happens there.
+    """
+    if any(each.held for each in members):
+        return True
+    return sum(out_of_touch) * 100 > len(out_of_touch) * MOST_PERCENT
 
 
 def _step(

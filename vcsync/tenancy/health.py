@@ -94,6 +94,13 @@ def judge_all_stored(
     }
 
 
+def absences_stored(
+    found: Iterable[SuperCluster], now: datetime, patience: Patience = PATIENCE
+) -> dict[str, float | None]:
+    """Return for how many seconds nobody has known what happens in each super cluster, by name; None if somebody knows."""
+    return {each.name: _sight_stored(each, now).out_of_touch_for(patience) for each in found}
+
+
 def _lasts(member: Member, sighting: Sighting, patience: Patience) -> float | None:
     absent = sighting.out_of_touch_for(patience)
     if absent is None or member.state is Health.UNKNOWN:

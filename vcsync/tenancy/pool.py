@@ -20,7 +20,7 @@ from vcsync.published.kinds import KINDS
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
-from vcsync.tenancy.failure import MOST_PERCENT, Member, Patience, Sighting, advance
+from vcsync.tenancy.failure import Member, Patience, Sighting, advance, is_crowded
 from vcsync.tenancy.health import Judgement, is_false, judge, sight, silence_of
 
 _LOOK_SECONDS = 5.0  # interval at which health is judged again
@@ -210,11 +210,8 @@ class Pool:
         return self._blind_since is not None or self._now() - self._crowded_at < self._patience.lost_after
 
     def _is_crowded(self) -> bool:
-        if any(member.held for member in self._members.values()):
-            return True
         found = [view for view in self.views.values() if view.health is not Health.LOST]
-        silent = sum(bool(view.out_of_touch) for view in found)
-        return silent * 100 > len(found) * MOST_PERCENT
+        return is_crowded(self._members.values(), [bool(view.out_of_touch) for view in found])
 
     def _now(self) -> float:
         return self._clock() if self._blind_since is None else self._blind_since

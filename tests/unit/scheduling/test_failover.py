@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from vcsync.api.specs import STAY, Failover
-from vcsync.scheduling.failover import Departures, moves_after, next_wave, slices_for, wave_size
+from vcsync.scheduling.failover import Departures, may_leave, moves_after, next_wave, slices_for, wave_size
 from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.place import SliceRequest, place_slices
 from vcsync.scheduling.resources import subtract, times
@@ -36,6 +36,10 @@ def chance():
 )
 def test_a_policy_says_after_which_time_slices_move(policy, seconds):
     assert moves_after(policy) == seconds
+    assert may_leave(policy, float("inf")) is (seconds is not None)
+    if seconds is not None:
+        assert may_leave(policy, seconds)
+        assert not may_leave(policy, seconds - 1)
 
 
 def keys(count):

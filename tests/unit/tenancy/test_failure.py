@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from vcsync.scheduling.snapshot import Health
-from vcsync.tenancy.failure import Member, Patience, Sighting, advance, vanished_together
+from vcsync.tenancy.failure import Member, Patience, Sighting, advance, is_crowded, vanished_together
 
 PATIENCE = Patience(suspect_after=75, lost_after=300)
 WELL = Sighting(0.0)
@@ -51,6 +51,24 @@ def test_one_sighting_decides(sighting: Sighting, state: Health, first: bool) ->
         [(1000.0, sighting)] if first or sighting.silent_for is None else [(0.0, WELL), (1000.0, sighting)]
     )
     assert walk(*steps).state is state
+
+
+@pytest.mark.parametrize(
+    ("members", "out_of_touch", "crowded"),
+    [
+        ([], [], False),
+        ([Member(Health.READY, 0)], [False], False),
+        ([Member(Health.SUSPECT, 0)], [True], True),
+        ([Member(Health.READY, 0), Member(Health.SUSPECT, 0)], [False, True], False),
+        ([Member(Health.LOST, 0), Member(Health.SUSPECT, 0), Member(Health.READY, 0)], [True, False], False),
+        ([Member(Health.LOST, 0), Member(Health.SUSPECT, 0)], [True], True),
+        ([Member(Health.READY, 0)] * 3 + [Member(Health.SUSPECT, 0, held=True)], [False] * 3 + [True], True),
+    ],
+)
+def test_nothing_may_move_while_most_of_the_pool_is_out_of_touch(
+    members: list[Member], out_of_touch: list[bool], crowded: bool
+) -> None:
+    assert is_crowded(members, out_of_touch) is crowded
 
 
 def test_a_super_cluster_without_ready_nodes_is_never_lost() -> None:

@@ -10,7 +10,15 @@ from vcsync.api.objects import SuperCluster
 from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
 from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.failure import Patience
-from vcsync.tenancy.health import HELD, Judgement, judge_all_stored, judge_stored, lasting, silence_of
+from vcsync.tenancy.health import (
+    HELD,
+    Judgement,
+    absences_stored,
+    judge_all_stored,
+    judge_stored,
+    lasting,
+    silence_of,
+)
 
 TIME = "2026-01-01T00:00:00Z"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,6 +84,22 @@ def test_a_super_cluster_without_conditions_is_judged_by_its_heartbeat() -> None
     status = SuperClusterStatus(heartbeat_time=TIME)
     found = SuperCluster(name="r1", spec=SuperClusterSpec(id="r1"), status=status)
     assert judge_stored(found, NOW) == Judgement(Health.READY)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reachable", "ready", "absent"),
+    [
+        (74, "True", "False", None),
+        (75, "True", "True", 75),
+        (9, "False", "True", 9),
+        (400, "True", "True", 400),
+    ],
+)
+def test_a_stored_super_cluster_is_out_of_touch_for_a_time(
+    seconds: int, reachable: str, ready: str, absent: float | None
+) -> None:
+    found = absences_stored([super_cluster(reachable, ready)], NOW + timedelta(seconds=seconds), PATIENCE)
+    assert found == {"r1": absent}
 
 
 def test_most_of_a_stored_pool_is_not_lost_at_once() -> None:

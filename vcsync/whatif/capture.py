@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, cluster_key
+from vcsync.api.specs import STAY, FailBack, Failover
 from vcsync.objects.times import time_text
 from vcsync.scheduling.resources import to_quantities
 from vcsync.scheduling.slices import OBJECTS
 from vcsync.tenancy.distribution import entry_of
-from vcsync.tenancy.health import judge_all_stored
+from vcsync.tenancy.health import Judgement, absences_stored, judge_all_stored
 from vcsync.whatif.snapshot import NamespaceState, Snapshot, SuperState, SuperTaint, TenantState, ordered
 
 
@@ -20,6 +21,8 @@ def capture(
     now: datetime,
     policy: str,
     default_slice: Mapping[str, str],
+    failover: Failover = STAY,
+    fail_back: FailBack = "Never",
 ) -> Snapshot:
     """Return the state of the pool.
 
@@ -32,10 +35,12 @@ def capture(
         now: the current time.
         policy: the namespace scheduler's policy, which no object has.
         default_slice: its default slice, which no object has either.
+        failover: the schedulers' policy for lost super clusters of tenants without one, which no object has either.
+        fail_back: the same for the way back.
     """
     pool = list(supers)
-    judged = judge_all_stored(pool, now)
-    tenants = {cluster_key(each): _tenant(each) for each in virtual_clusters}
+    judged, absent = judge_all_stored(pool, now), absences_stored(pool, now)
+    tenants = {cluster_key(each): _tenant(each, failover, fail_back) for each in virtual_clusters}
     entries = list(placements)
     orphans = {each.namespace for each in entries} - set(tenants)
     return ordered(
@@ -43,21 +48,19 @@ def capture(
             taken_at=time_text(now),
             policy=policy,
             default_slice=dict(default_slice),
-            super_clusters=tuple(
-                _super_cluster(each, judged[each.name].word, judged[each.name].reason) for each in pool
-            ),
+            super_clusters=tuple(_super_cluster(each, judged[each.name], absent[each.name]) for each in pool),
             tenants=(*tenants.values(), *(TenantState(key=key, name=key) for key in orphans)),
             namespaces=tuple(_namespace(each, leaving=each.namespace in orphans) for each in entries),
         )
     )
 
 
-def _super_cluster(found: SuperCluster, health: str, reason: str) -> SuperState:
+def _super_cluster(found: SuperCluster, judged: Judgement, absent: float | None) -> SuperState:
     spec, status = found.spec, found.status
     return SuperState(
         id=found.name,
-        health=health,
-        reason=reason,
+        health=judged.word,
+        reason=judged.reason,
         allocatable=_texts(status.allocatable),
         largest_node=_texts(status.largest_node),
         headroom=_texts(spec.headroom),
@@ -70,10 +73,12 @@ def _super_cluster(found: SuperCluster, health: str, reason: str) -> SuperState:
         prices=_texts(spec.prices),
         labels=dict(sorted(found.labels.items())),
         network_id=spec.network_id,
+        out_of_touch_seconds=None if absent is None else int(absent),
+        fenced=spec.fenced,
     )
 
 
-def _tenant(found: VirtualCluster) -> TenantState:
+def _tenant(found: VirtualCluster, failover: Failover, fail_back: FailBack) -> TenantState:
     spec = found.spec
     return TenantState(
         key=cluster_key(found),
@@ -82,6 +87,9 @@ def _tenant(found: VirtualCluster) -> TenantState:
         suspended=spec.suspended,
         quota=_texts(spec.quota),
         slice_size=None if spec.slice_size is None else _texts(spec.slice_size),
+        failover=spec.failover or failover,
+        own_failover=spec.failover is not None,
+        fail_back=spec.fail_back or fail_back,
     )
 
 

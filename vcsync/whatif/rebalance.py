@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, cluster_key
 from vcsync.api.specs import FailBack
@@ -101,10 +100,7 @@ def propose(
     """
     pool, tenants, ledger = list(supers), list(virtual_clusters), list(placements)
     snapshot = capture(pool, tenants, ledger, now=now, policy=policy, default_slice={})
-    fenced = {each.name for each in pool if each.spec.fenced}
-    views = {
-        super_id: replace(view, fenced=super_id in fenced) for super_id, view in views_of(snapshot).items()
-    }
+    views = views_of(snapshot)
     served = {cluster_key(each) for each in tenants if not each.spec.suspended}
     entries = {(each.namespace, each.name): entry_of(each) for each in ledger}
     board = Board(views, entries, policy, only)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from vcsync.api.specs import TaintEffect
+from vcsync.api.specs import STAY, FailBack, Failover, TaintEffect
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.scores import POLICIES
@@ -16,8 +16,12 @@ from vcsync.scheduling.slices import MAX_SLICES
 from vcsync.scheduling.snapshot import Health, InvalidHeadroom, SuperView, Taint, distributable
 
 KIND = "PoolSnapshot"
-VERSION = 1
+VERSION = 2
 """Version of the format. It changes if an older reader would misunderstand a file."""
+WITHOUT_FAILOVER = 1
+"""Version that has no policies for lost super clusters. All tenants are assumed to have `Stay` and `Never`, no super cluster to
+be fenced, one that is lost to be lost for long, and one that is suspect to be in touch."""
+_VERSIONS = (WITHOUT_FAILOVER, VERSION)
 
 Amounts = dict[str, str]
 Counts = dict[str, int]
@@ -56,6 +60,9 @@ class SuperState(_Part, frozen=True, kw_only=True):
         prices: price per unit (a CPU, a GiB) and hour, by resource.
         labels: labels of the SuperCluster.
         network_id: network whose members route Pod addresses to each other.
+        out_of_touch_seconds: seconds for which nobody has known what happens there; None if somebody knows. A super cluster
+            that is lost, without a number, has been lost for long.
+        fenced: whether an operator guarantees that no Pod runs there any more. It counts as lost then.
     """
 
     id: str
@@ -71,6 +78,8 @@ class SuperState(_Part, frozen=True, kw_only=True):
     prices: Amounts = {}
     labels: Amounts = {}
     network_id: str = ""
+    out_of_touch_seconds: int | None = None
+    fenced: bool = False
 
 
 class TenantState(_Part, frozen=True, kw_only=True):
@@ -83,6 +92,10 @@ class TenantState(_Part, frozen=True, kw_only=True):
         suspended: whether it has no slices because it is suspended.
         quota: the operator's cap on all its slices together.
         slice_size: the operator's slice for it; None for that of all tenants.
+        failover: its policy for lost super clusters as it applies.
+        own_failover: whether the policy is its own, and not the default of the schedulers.
+        fail_back: its policy for the way back as it applies.
+        pods_known: whether the Pods of its namespaces on super clusters are known.
     """
 
     key: str
@@ -91,6 +104,26 @@ class TenantState(_Part, frozen=True, kw_only=True):
     suspended: bool = False
     quota: Amounts = {}
     slice_size: Amounts | None = None
+    failover: Failover = STAY
+    own_failover: bool = False
+    fail_back: FailBack = "Never"
+    pods_known: bool = False
+
+
+class PodCounts(_Part, frozen=True, kw_only=True):
+    """The unfinished Pods of a namespace on one super cluster.
+
+    Attributes:
+        pods: number of Pods.
+        with_claims: number of those that use PersistentVolumeClaims.
+        of_stateful_sets: number of the others that belong to StatefulSets.
+        slices: number of slices that Pods with claims need, one at least if the super cluster has a claim.
+    """
+
+    pods: int = 0
+    with_claims: int = 0
+    of_stateful_sets: int = 0
+    slices: int = 0
 
 
 class NamespaceState(_Part, frozen=True, kw_only=True):
@@ -108,6 +141,7 @@ class NamespaceState(_Part, frozen=True, kw_only=True):
         clearing: super cluster -> amounts that it may hold beyond the slices until they are cleared.
         waiting: number of slices that wait.
         leaving: whether the placement is being removed. It holds amounts, and nothing is decided about it.
+        pods: super cluster -> its Pods there, if those of the tenant are known.
     """
 
     tenant: str
@@ -121,6 +155,7 @@ class NamespaceState(_Part, frozen=True, kw_only=True):
     clearing: dict[str, Amounts] = {}
     waiting: int = 0
     leaving: bool = False
+    pods: dict[str, PodCounts] = {}
 
     @property
     def key(self) -> tuple[str, str]:
@@ -133,7 +168,7 @@ class Snapshot(_Part, frozen=True, kw_only=True):
 
     Attributes:
         kind: always `PoolSnapshot`.
-        version: version of the format.
+        version: version of the format that it was read from.
         taken_at: when it was taken, in RFC 3339.
         policy: the namespace scheduler's policy.
         default_slice: its slice for tenants without their own.
@@ -173,7 +208,8 @@ def ordered(snapshot: Snapshot) -> Snapshot:
 
 def write(snapshot: Snapshot) -> bytes:
     """Return the text of a snapshot's file: JSON, indented."""
-    return msgspec.json.format(msgspec.json.encode(ordered(snapshot)), indent=1) + b"\n"
+    current = msgspec.structs.replace(ordered(snapshot), version=VERSION)
+    return msgspec.json.format(msgspec.json.encode(current), indent=1) + b"\n"
 
 
 def read(text: bytes) -> Snapshot:
@@ -188,9 +224,10 @@ def read(text: bytes) -> Snapshot:
         raise InvalidSnapshot(f"not a snapshot ({error}); 'vcsync snapshot save' writes one") from error
     if head.kind != KIND:
         raise InvalidSnapshot(f"kind: {head.kind!r} is not {KIND}; 'vcsync snapshot save' writes one")
-    if head.version != VERSION:
+    if head.version not in _VERSIONS:
+        known = " or ".join(map(str, _VERSIONS))
         raise InvalidSnapshot(
-            f"version: {head.version} is not {VERSION}; use the version of vcsync that saved it, or save it again"
+            f"version: {head.version} is not {known}; use the version of vcsync that saved it, or save it again"
         )
     try:
         found = msgspec.json.decode(text, type=Snapshot)
@@ -246,6 +283,11 @@ def _check_namespace(namespace: NamespaceState, known: dict[str, str]) -> None:
     counts = (*namespace.pins.values(), *namespace.placements.values(), namespace.slices, namespace.waiting)
     if min(counts) < 0 or max(counts) > MAX_SLICES:
         raise InvalidSnapshot(f"{where}: a number of slices is not from 0 to {MAX_SLICES}; correct it")
+    for super_id, each in namespace.pods.items():
+        if min(each.pods - each.with_claims - each.of_stateful_sets, *msgspec.structs.astuple(each)) < 0:
+            raise InvalidSnapshot(
+                f"{where}: pods {super_id}: the numbers contradict each other; correct them"
+            )
     if namespace.slices and not namespace.slice_size:
         raise InvalidSnapshot(f"{where}: sliceSize: it is empty; name cpu and memory")
 
@@ -287,17 +329,20 @@ def view_of(state: SuperState) -> SuperView:
         raise InvalidSnapshot(f"{where}: health: {state.health!r} is not one of {', '.join(HEALTH)}")
     for field, amounts in (("allocatable", state.allocatable), ("largestNode", state.largest_node)):
         _amounts(f"{where}: {field}", amounts)
+    if (state.out_of_touch_seconds or 0) < 0:
+        raise InvalidSnapshot(f"{where}: outOfTouchSeconds: it is less than zero; write 0 or more")
     for name, share in state.overcommit.items():
         if not share.removesuffix("%").isdecimal():
             raise InvalidSnapshot(f"{where}: overcommit {name}: {share!r} is not a share like 200%")
     try:
         return SuperView(
             state.id,
-            HEALTH[state.health],
+            Health.LOST if state.fenced else HEALTH[state.health],
             capacity=distributable(from_quantities(state.allocatable), state.headroom, state.overcommit),
             largest_node=from_quantities(state.largest_node),
             cordoned=state.cordoned,
             draining=state.draining,
+            fenced=state.fenced,
             taints=tuple(Taint(each.key, each.value, each.effect) for each in state.taints),
             price={name: millionths(text) for name, text in state.prices.items()},
             network_id=state.network_id,

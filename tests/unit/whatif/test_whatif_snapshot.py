@@ -35,7 +35,7 @@ def part(field, **fields):
         (b"no json", "not a snapshot"),
         (b"[" * 100_000, "not a snapshot"),
         (b'{"kind":"Pod"}', "kind: 'Pod' is not PoolSnapshot; 'vcsync snapshot save' writes one"),
-        (changed(version=2), "version: 2 is not 1; use the version of vcsync that saved it"),
+        (changed(version=3), "version: 3 is not 1 or 2; use the version of vcsync that saved it"),
         (changed(extra=1), "unknown field `extra`"),
         (changed(policy="best"), "policy: 'best' is not one of cheap, pack, spread"),
         (changed(tenants=[]), "namespaces k-acme/shop: tenant: k-acme is not in tenants"),

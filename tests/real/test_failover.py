@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -58,16 +59,28 @@ def node_states(pool: Pool, super_id: str) -> set[str]:
     return {condition(each, "Ready")["status"] for each in found}
 
 
+def foretold(space: Space, *options: str) -> tuple[Json, list[Json]]:
+    """Return what a question says about the placements of the namespace, and about its slices on lost super clusters."""
+    found = json.loads(space.pool.system.vcsync("what-if", *options, "--pods", "-o", "json"))
+    after = [each["after"] for each in found["namespaces"] if each["namespace"] == space.name]
+    return (
+        after[0] if after else space.placements(),
+        [each for each in found["lostSlices"] if each["namespace"] == space.name],
+    )
+
+
 def test_slices_and_pods_leave_a_lost_super_cluster_and_stateful_pods_wait_for_its_return(
     pool: Pool, space: Space
 ) -> None:
     spread(space)
     web, db = on(space.pods("web"), "r2"), on(space.pods("db"), "r2")
+    after, [lost] = foretold(space, "--lose", "r2")
+    assert (lost["leave"], lost["pods"]["replaced"], lost["pods"]["waitForFence"]) == (1, len(web), len(db))
     pool.supers["r2"].kill("kube-apiserver")
     try:
         eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
         eventually(lambda: set(space.placements()) == {"r1", "r3"})
-        assert sum(space.placements().values()) == 3
+        assert space.placements() == after
         held = (space.ledger() or {})["status"]["clearing"]
         assert held["r2"]["cpu"] == "500m"
 
@@ -173,12 +186,14 @@ def test_a_slice_with_a_claim_stays_and_pods_without_claims_leave(pool: Pool, sp
     pool.system.vcsync("tenant", "set", "acme", "--failover", "MoveStateless=5s")
     spread(space)
     space.apply(claim_on("r2"))
+    after, [lost] = foretold(space, "--lose", "r2")
+    assert (lost["leave"], [each["slices"] for each in lost["stay"]]) == (0, [1])
     pool.supers["r2"].kill("kube-apiserver")
     try:
         eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
         eventually(lambda: not on(space.pods("web"), "r2"), LOSS_SECONDS)
         assert {super_of(each) for each in space.all_running("web", 3)} == {"r1", "r3"}
-        assert space.placements() == {"r1": 1, "r2": 1, "r3": 1}
+        assert space.placements() == after == {"r1": 1, "r2": 1, "r3": 1}
     finally:
         pool.supers["r2"].start("kube-apiserver")
     eventually(lambda: health(pool, "r2") == {"Ready"}, LOSS_SECONDS)
@@ -190,6 +205,8 @@ def test_nothing_moves_when_two_of_three_super_clusters_vanish_at_once(pool: Poo
     before = {each["metadata"]["uid"]: super_of(each) for each in space.pods()}
     placements = space.placements()
     silent = ("r1", "r2")
+    after, lost = foretold(space, "--lose", "r1", "--lose", "r2")
+    assert (after, [each["leave"] for each in lost]) == (placements, [0, 0])
     for super_id in silent:
         pool.supers[super_id].kill("kube-apiserver")
     try:

@@ -1,8 +1,9 @@
 """Computes the least headroom with which the pool survives the loss of any one super cluster. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.scheduling.filters import FREE, refusals
 from vcsync.scheduling.resources import Resources, from_quantities, pieces, to_quantities
@@ -54,13 +55,19 @@ class _Member(Struct, frozen=True):
     takes: bool
 
 
-def headroom_advice(snapshot: Snapshot) -> Advice:
+def headroom_advice(snapshot: Snapshot, without: Collection[str] = ()) -> Advice:
     """Return the least headroom, in whole percent and the same on all super clusters.
 
     It survives if a pool that is full up to the headroom can place the slices of any one super cluster in the headroom of the
     others, once that is no longer kept: the namespace scheduler never uses headroom, so an operator has to set it to 0 then.
     The present slices have to survive, too, as decided by the core.
+
+    Args:
+        snapshot: the state of the pool.
+        without: ids of super clusters that are left out.
     """
+    left = tuple(each for each in snapshot.super_clusters if each.id not in without)
+    snapshot = replace(snapshot, super_clusters=left)
     unit = _largest(snapshot)
     views = views_of(snapshot)
     members = {
@@ -104,8 +111,8 @@ def _waiting(snapshot: Snapshot) -> dict[str, int]:
     """Return how many more present slices wait after the loss of each super cluster, without any headroom."""
     released = dict.fromkeys((*DIMENSIONS, PODS), "0")
 
-    def waiting(*lose: str) -> int:
-        return settle(edited(snapshot, Edits(lose=lose, headroom=released))).waiting
+    def waiting(*lost: str) -> int:
+        return settle(edited(snapshot, Edits(remove=lost, headroom=released))).waiting
 
     whole = waiting()
     return {each.id: max(0, waiting(each.id) - whole) for each in snapshot.super_clusters}

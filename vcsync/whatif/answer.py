@@ -5,17 +5,16 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from vcsync.scheduling.place import Decision
-from vcsync.scheduling.resources import to_quantities
+from vcsync.scheduling.resources import Resources, add, subtract, to_quantities
 from vcsync.scheduling.slices import DIMENSIONS, PODS
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.whatif.edits import Edits, edited
+from vcsync.whatif.lost import LEAVING, SUSPENDED, LostSlices, LostSuper, lost_slices, lost_supers
 from vcsync.whatif.settle import Core, Settled, settle
 from vcsync.whatif.snapshot import Amounts, Counts, NamespaceState, Snapshot, TenantState, ordered
 
 _UNIT = {"memory": 1 << 30}
 """Amount of a resource that its price is for; 1 for the others."""
-SUSPENDED = "the tenant is suspended"
-LEAVING = "its placement is being removed"
 
 
 class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,13 +91,15 @@ class Use(_Answer, frozen=True, kw_only=True):
 
     Attributes:
         capacity: amounts that may be distributed.
-        used: amounts of the slices, and those that are still being cleared.
+        used: amounts of the slices, and those that are still being cleared unless it is lost.
+        clearing: amounts that a lost super cluster has to clear when it returns. Nothing is placed there before.
         slices: number of slices.
         price: price of the used amounts per hour, in millionths.
     """
 
     capacity: Amounts
     used: Amounts
+    clearing: Amounts
     slices: int
     price: int
 
@@ -109,7 +110,7 @@ class SuperChange(_Answer, frozen=True, kw_only=True):
     Attributes:
         super_cluster: its id.
         before: its use; None if it is added.
-        after: its use after the change; None if it is lost.
+        after: its use after the change; None if it is taken out.
     """
 
     super_cluster: str
@@ -122,6 +123,7 @@ class Answer(_Answer, frozen=True, kw_only=True):
 
     Attributes:
         moved: number of slices that go from one super cluster to another.
+        staying: number of slices that stay on lost super clusters.
         waiting_before: number of slices that wait.
         waiting_after: the same after the change.
         price_before: price per hour of all slices, in millionths.
@@ -130,9 +132,12 @@ class Answer(_Answer, frozen=True, kw_only=True):
         rounds: number of rounds over all namespaces until then.
         super_clusters: use and price, by id.
         namespaces: namespaces whose slices change, or of which some wait.
+        lost: the lost super clusters, by id.
+        lost_slices: the slices on them, by super cluster and namespace.
     """
 
     moved: int
+    staying: int
     waiting_before: int
     waiting_after: int
     price_before: int
@@ -141,6 +146,8 @@ class Answer(_Answer, frozen=True, kw_only=True):
     rounds: int
     super_clusters: tuple[SuperChange, ...]
     namespaces: tuple[NamespaceChange, ...]
+    lost: tuple[LostSuper, ...]
+    lost_slices: tuple[LostSlices, ...]
 
 
 def answer(snapshot: Snapshot, edits: Edits) -> Answer:
@@ -152,6 +159,7 @@ def answer(snapshot: Snapshot, edits: Edits) -> Answer:
     snapshot = ordered(snapshot)
     changed = edited(snapshot, edits)
     before, after = Core(snapshot), settle(changed)
+    on_lost = lost_slices(snapshot, changed, after, edits.gone)
     supers = tuple(
         SuperChange(super_cluster=super_id, before=_use(before, super_id), after=_use(after, super_id))
         for super_id in sorted({**before.views, **after.views})
@@ -159,6 +167,7 @@ def answer(snapshot: Snapshot, edits: Edits) -> Answer:
     namespaces = _changes(snapshot, changed, after)
     return Answer(
         moved=sum(each.moved for each in namespaces),
+        staying=sum(stay.slices for each in on_lost for stay in each.stay),
         waiting_before=sum(each.waiting_before for each in namespaces),
         waiting_after=sum(each.waiting_after for each in namespaces),
         price_before=_total(each.before for each in supers),
@@ -167,6 +176,8 @@ def answer(snapshot: Snapshot, edits: Edits) -> Answer:
         rounds=after.rounds,
         super_clusters=supers,
         namespaces=namespaces,
+        lost=lost_supers(changed, after, edits.gone, on_lost),
+        lost_slices=on_lost,
     )
 
 
@@ -246,13 +257,24 @@ def _use(pool: Core | Settled, super_id: str) -> Use | None:
     if view is None:
         return None
     used = pool.ledger.allocated(super_id)
+    clearing = _clearing(pool, super_id) if view.health is Health.LOST else {}
+    used = subtract(used, clearing)
     names = (*DIMENSIONS, PODS)
     return Use(
         capacity=to_quantities({name: view.capacity[name] for name in names if name in view.capacity}),
         used=to_quantities({name: used.get(name, 0) for name in names if name in {**view.capacity, **used}}),
+        clearing=to_quantities({name: clearing[name] for name in names if clearing.get(name)}),
         slices=pool.ledger.slices_on(super_id),
         price=price(view, used),
     )
+
+
+def _clearing(pool: Core | Settled, super_id: str) -> Resources:
+    """Return the amounts that a super cluster still has to clear."""
+    total: Resources = {}
+    for entry in pool.ledger.entries().values():
+        total = add(total, entry.clearing.get(super_id, {}))
+    return total
 
 
 def _total(uses: Iterable[Use | None]) -> int:

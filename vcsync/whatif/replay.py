@@ -43,14 +43,15 @@ class Replay(Struct, frozen=True, kw_only=True, rename="camel"):
 def replay(snapshot: Snapshot) -> Replay:
     """Decide about each namespace, given all others as the snapshot has them, and compare.
 
-    A difference does not lead to others: no decision counts for the next one.
+    A difference does not lead to others: no decision counts for the next one. A namespace leaves lost super clusters if its
+    tenant's policy lets it at the time of the snapshot, and if it is known what must stay.
     """
     core = Core(snapshot)
     names = snapshot.names()
     by_key = {each.key: each for each in snapshot.namespaces}
     differences = []
     for key in sorted(core.keys):
-        stored, decision = by_key[key], core.decide(key)
+        stored, decision = by_key[key], core.decide(key, core.leaving_now(key))
         placed = {super_id: slices for super_id, slices in stored.placements.items() if slices}
         if (placed, stored.waiting) != (decision.placements, decision.waiting):
             differences.append(

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pool_kit import Pool, Space, items
+from pool_kit import Pool, Space, deployment, items, super_of
 
 from hack.system import SystemFailed
+from tests.real.failure_kit import stateful_set
 from tests.real.waiting import eventually
 from vcsync.api import names
 
@@ -24,9 +25,9 @@ def _placements(pool: Pool, space: Space) -> list[Any]:
     return items(pool.bed.meta, f"/apis/{names.API_VERSION}/namespaces/{space.key}/namespaceplacements")
 
 
-def test_what_a_lost_super_cluster_would_move_is_what_a_drain_moves(pool: Pool, space: Space) -> None:
+def test_what_a_removed_super_cluster_would_move_is_what_a_drain_moves(pool: Pool, space: Space) -> None:
     before = space.ledger()
-    foretold = _asked(space, "--lose", "r2")
+    foretold = _asked(space, "--remove", "r2")
     assert foretold["leave"] == {"r2": 1}
     assert foretold["waitingAfter"] == 0
     assert space.ledger() == before
@@ -36,6 +37,50 @@ def test_what_a_lost_super_cluster_would_move_is_what_a_drain_moves(pool: Pool, 
         eventually(lambda: space.placements() == foretold["after"])
     finally:
         pool.system.vcsync("super", "uncordon", "r2")
+
+
+def _on_lost(space: Space, *options: str) -> dict[str, Any]:
+    """Return the part of an answer about the namespace's slices on the super cluster that is lost."""
+    found = json.loads(space.pool.system.vcsync("what-if", "--lose", "r2", *options, "-o", "json"))
+    [mine] = [each for each in found["lostSlices"] if each["namespace"] == space.name]
+    return dict(mine)
+
+
+def test_a_loss_is_foretold_under_the_policy_of_the_tenant_and_with_its_pods(
+    pool: Pool, space: Space, tmp_path: Path
+) -> None:
+    file = tmp_path / "pool.json"
+    before = space.ledger()
+    space.apply(deployment("web", 2), stateful_set("db", 2))
+    for app in ("web", "db"):
+        space.all_running(app, 2)
+    there = {app: sum(super_of(each) == "r2" for each in space.pods(app)) for app in ("web", "db")}
+
+    stays = _on_lost(space)
+    assert (stays["leave"], stays["pods"]) == (0, None)
+    assert "policy is Stay" in stays["stay"][0]["reason"]
+    moves = _on_lost(space, "--failover", "acme=MoveAfter=1h", "--pods")
+    assert (moves["leave"], moves["stay"]) == (1, [])
+    assert moves["pods"] == {
+        "replaced": there["web"],
+        "waitForFence": there["db"],
+        "waitForReturn": 0,
+        "replacedOrWait": 0,
+    }
+
+    pool.system.vcsync(
+        "tenant", "set", "acme", "--failover", "MoveStateless=1h", "--fail-back", "NextRebalance"
+    )
+    try:
+        now = _on_lost(space, "--pods")
+        assert now["failover"] == {"policy": "MoveStateless", "afterSeconds": 3600}
+        assert (now["leave"], now["failBack"]) == (1, "NextRebalance")
+        pool.system.vcsync("snapshot", "save", str(file), "--pods")
+    finally:
+        pool.system.vcsync("tenant", "set", "acme", "--failover", "", "--fail-back", "")
+    assert _on_lost(space, "--snapshot", str(file)) == now
+    assert _on_lost(space, "--snapshot", str(file), "--failover", "Stay")["leave"] == 0
+    assert (space.ledger() or {})["status"] == (before or {})["status"]
 
 
 def test_a_saved_pool_has_no_credentials_and_answers_like_the_running_one(
@@ -53,8 +98,8 @@ def test_a_saved_pool_has_no_credentials_and_answers_like_the_running_one(
     assert "kubeconfig" not in text.lower()
     assert "token" not in text.lower()
 
-    saved = _asked(space, "--snapshot", str(file), "--lose", "r1")
-    now = _asked(space, "--lose", "r1")
+    saved = _asked(space, "--snapshot", str(file), "--remove", "r1")
+    now = _asked(space, "--remove", "r1")
     assert saved["leave"] == {"r1": 1}
     # Scores depend on what other namespaces leave free, which may have changed since.
     for answer in (saved, now):

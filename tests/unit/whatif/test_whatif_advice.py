@@ -83,5 +83,5 @@ def test_a_pool_that_is_full_up_to_the_advised_headroom_survives_every_loss(size
     total = sum(there.values())
     held = namespace("shop", total, **there)
     for lost in there:
-        left = settle(edited(pool(supers, held), Edits(lose=(lost,))))
+        left = settle(edited(pool(supers, held), Edits(remove=(lost,))))
         assert sum(left.ledger.get(held.key).placements.values()) == total

@@ -40,15 +40,15 @@ def settled(snapshot):
     return replace(snapshot, namespaces=tuple(map(placed, ordered(snapshot).namespaces)))
 
 
-def test_slices_of_a_lost_super_cluster_move_where_there_is_room():
-    found = answer(pool(TWO, namespace("shop", 4, r1=2, r2=2)), Edits(lose=("r2",)))
+def test_slices_of_a_removed_super_cluster_move_where_there_is_room():
+    found = answer(pool(TWO, namespace("shop", 4, r1=2, r2=2)), Edits(remove=("r2",)))
     change = one(found)
     assert (change.leave, change.enter, change.after) == ({"r2": 2}, {"r1": 2}, {"r1": 4})
     assert (found.moved, found.waiting_after) == (2, 0)
 
 
 def test_slices_without_room_wait_with_the_numbers_that_were_compared():
-    found = answer(pool(TWO, namespace("shop", 6, r1=3, r2=3)), Edits(lose=("r2",)))
+    found = answer(pool(TWO, namespace("shop", 6, r1=3, r2=3)), Edits(remove=("r2",)))
     assert one(found).waiting_after == 2
     assert one(found).reason == "r1: cpu 1 asked, 0 of 4 free, memory 1Gi asked, 0 of 4Gi free"
     [result] = one(found).results
@@ -120,7 +120,7 @@ def test_a_policy_decides_about_new_slices():
 
 def test_use_and_price_are_shown_before_and_after():
     supers = (super_cluster("r1", 4, prices={"cpu": "0.5", "memory": "0.25"}), super_cluster("r2", 4))
-    found = answer(pool(supers, namespace("shop", 2, r2=2)), Edits(lose=("r2",)))
+    found = answer(pool(supers, namespace("shop", 2, r2=2)), Edits(remove=("r2",)))
     first, second = found.super_clusters
     assert (decimal(found.price_before), decimal(found.price_after)) == ("0", "1.5")
     assert (first.before.slices, first.after.slices, second.after) == (0, 2, None)
@@ -160,7 +160,7 @@ def test_the_pods_of_a_slice_follow_the_pool():
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
-        (Edits(lose=("r9",)), "--lose r9: there is no such super cluster; there are r1, r2"),
+        (Edits(remove=("r9",)), "--remove r9: there is no such super cluster; there are r1, r2"),
         (
             Edits(add=(super_cluster("r1"),)),
             "--add-super r1: there is such a super cluster; choose another name",
@@ -216,7 +216,7 @@ def test_the_core_leaves_namespaces_that_rest_as_they_are(snapshot, drained):
 def test_no_super_cluster_gets_more_than_its_capacity_and_no_slice_vanishes(snapshot, lost):
     assume(any(each.id == lost for each in snapshot.super_clusters))
     rest = settled(snapshot)
-    found = answer(rest, Edits(lose=(lost,)))
+    found = answer(rest, Edits(remove=(lost,)))
     for each in found.super_clusters:
         if each.after is not None:
             used, capacity = from_quantities(each.after.used), from_quantities(each.after.capacity)
@@ -242,14 +242,14 @@ def test_the_order_of_the_input_has_no_effect(snapshot, lost, shuffler: random.R
         tenants=shuffled(snapshot.tenants),
         namespaces=shuffled(snapshot.namespaces),
     )
-    first, second = (answer(each, Edits(lose=(lost,))) for each in (ordered(snapshot), other))
+    first, second = (answer(each, Edits(remove=(lost,))) for each in (ordered(snapshot), other))
     assert first == second
 
 
 @given(pools(), st.sampled_from(["r1", "r2"]))
-def test_a_super_cluster_that_is_lost_and_added_back_leaves_the_same_sums(snapshot, lost):
+def test_a_super_cluster_that_is_removed_and_added_back_leaves_the_same_sums(snapshot, lost):
     same = [each for each in snapshot.super_clusters if each.id == lost]
     assume(same)
     rest = settled(snapshot)
-    found = answer(rest, Edits(lose=(lost,), add=tuple(same)))
+    found = answer(rest, Edits(remove=(lost,), add=tuple(same)))
     assert found == answer(rest, Edits())

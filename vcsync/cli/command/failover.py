@@ -28,8 +28,12 @@ def fail_back_option(text: str) -> Callable[[Command], Command]:
     return click.option(FAIL_BACK, type=click.Choice(("", *get_args(FailBack))), help=text)
 
 
-def parse_failover(text: str) -> Failover:
+def parse_failover(text: str, option: str = OPTION) -> Failover:
     """Parse a policy, with a duration in Go's notation if one is given.
+
+    Args:
+        text: the policy.
+        option: the option, for messages.
 
     Raises:
         WrongInputError: the text is none; the message says what is.
@@ -37,17 +41,17 @@ def parse_failover(text: str) -> Failover:
     name, given, duration = text.partition("=")
     policy = next((each for each in _POLICIES if each == name), None)
     if policy is None:
-        raise WrongInputError(f"{OPTION} {text!r}: give Stay, MoveAfter=DURATION or MoveStateless=DURATION")
+        raise WrongInputError(f"{option} {text!r}: give Stay, MoveAfter=DURATION or MoveStateless=DURATION")
     if not given:
         return Failover(policy=policy)
     if policy == "Stay":
-        raise WrongInputError(f"{OPTION} {text!r}: Stay takes no duration: remove {given + duration!r}")
+        raise WrongInputError(f"{option} {text!r}: Stay takes no duration: remove {given + duration!r}")
     try:
         seconds = seconds_of(duration)
     except click.BadParameter as error:
-        raise WrongInputError(f"{OPTION} {text!r}: {error.message}") from error
+        raise WrongInputError(f"{option} {text!r}: {error.message}") from error
     if seconds > _LONGEST_SECONDS or seconds != int(seconds):
         raise WrongInputError(
-            f"{OPTION} {text!r}: give a duration of whole seconds, at most {_LONGEST_SECONDS // 3600}h"
+            f"{option} {text!r}: give a duration of whole seconds, at most {_LONGEST_SECONDS // 3600}h"
         )
     return Failover(policy=policy, after_seconds=int(seconds))

@@ -8,11 +8,20 @@ import click
 
 from vcsync.api.fields import PercentOrQuantity
 from vcsync.api.names import is_dns_label
-from vcsync.cli.command.common import meta_option, output_option, parse_amounts
+from vcsync.api.specs import FailBack
+from vcsync.cli.command.common import meta_option, note, output_option, parse_amounts
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, print_names
-from vcsync.cli.whatif.reading import default_slice_option, policy_choice, read_file, slice_of, take
+from vcsync.cli.whatif.failover import (
+    default_fail_back_option,
+    default_failover_option,
+    failover_question,
+    parse_default,
+    policies,
+    present_failover,
+)
+from vcsync.cli.whatif.reading import Options, default_slice_option, policy_choice, read_file, slice_of, take
 from vcsync.cli.whatif.rendering import advice_text, answer_plain, answer_text
 from vcsync.objects.quantity import milli
 from vcsync.scheduling.resources import from_quantities
@@ -20,7 +29,14 @@ from vcsync.scheduling.slices import DIMENSIONS, PODS
 from vcsync.whatif.advice import Advice, headroom_advice
 from vcsync.whatif.answer import Answer, answer
 from vcsync.whatif.edits import Edits, InvalidEdit, edited
-from vcsync.whatif.snapshot import InvalidSnapshot, Snapshot, SuperState, as_plain, millionths
+from vcsync.whatif.snapshot import (
+    WITHOUT_FAILOVER,
+    InvalidSnapshot,
+    Snapshot,
+    SuperState,
+    as_plain,
+    millionths,
+)
 
 _LARGEST_FACTOR = 1000
 _PRICE = "price."
@@ -30,7 +46,7 @@ _LABEL = "label."
 @click.command(
     name="what-if",
     epilog=example(
-        "vcsync what-if --lose r2",
+        "vcsync what-if --lose r2 --failover MoveAfter",
         "vcsync what-if --advise-headroom",
         "vcsync what-if --snapshot pool.json --scale-tenant acme=2 --add-super r9=cpu=64,memory=256Gi",
     ),
@@ -43,8 +59,21 @@ _LABEL = "label."
     help="Ask about this file of 'vcsync snapshot save' (default: the pool as it is now).",
 )
 @click.option(
-    "--lose", multiple=True, metavar="ID", help="Take this super cluster out of the pool; may be repeated."
+    "--lose",
+    multiple=True,
+    metavar="ID",
+    help="This super cluster is lost; may be repeated for those that vanish together.",
 )
+@click.option(
+    "--fence",
+    multiple=True,
+    metavar="ID",
+    help="This super cluster is lost, and an operator has fenced it; may be repeated.",
+)
+@click.option(
+    "--remove", multiple=True, metavar="ID", help="Take this super cluster out of the pool; may be repeated."
+)
+@failover_question
 @click.option(
     "--add-super",
     multiple=True,
@@ -76,11 +105,21 @@ _LABEL = "label."
     help="Show instead the least headroom with which the pool survives the loss of any one super cluster.",
 )
 @default_slice_option
+@default_failover_option
+@default_fail_back_option
+@click.option(
+    "--pods",
+    is_flag=True,
+    help="Also count the Pods on lost super clusters, in the control planes of the tenants.",
+)
 @output_option
 @meta_option
 def what_if(  # noqa: PLR0917  one command's options
     file: Path | None,
     lose: tuple[str, ...],
+    fence: tuple[str, ...],
+    remove: tuple[str, ...],
+    failover: tuple[str, ...],
     add_super: tuple[str, ...],
     scale_tenant: tuple[str, ...],
     slice_size: tuple[str, ...],
@@ -88,26 +127,45 @@ def what_if(  # noqa: PLR0917  one command's options
     policy: str | None,
     advise_headroom: bool,
     default_slice: tuple[str, ...],
+    default_failover: str | None,
+    default_fail_back: FailBack,
+    pods: bool,
     form: str,
     meta: str | None,
 ) -> None:
     """Show which slices would move or wait, and use and price per super cluster, if something changed.
 
     Without changes it shows what the namespace scheduler still has to do. Nothing is written to any cluster. Placed
-    slices stay where they are as long as their super cluster exists: another policy or a larger headroom concerns new slices.
+    slices stay where they are as long as their super cluster exists, and leave a lost one as the tenants' failover policies say:
+    another --policy or a larger headroom concerns new slices.
     """
+    wanted = policies(failover)
     edits = Edits(
         lose=lose,
+        fence=fence,
+        remove=remove,
         add=tuple(map(_super_cluster, add_super)),
         scale=dict(map(_factor, scale_tenant)),
         slice_size=slice_of("--slice-size", slice_size) if slice_size else {},
         headroom=_headroom("--headroom", headroom),
         policy=policy or "",
+        default_failover=parse_default(default_failover),
+        failover=wanted.every,
+        failovers=wanted.single,
     )
-    snapshot = _snapshot(file, policy, default_slice, meta)
+    if file is not None:
+        snapshot = _read(file, pods)
+    else:
+        options = Options(
+            policy or "spread",
+            slice_of("--default-slice", default_slice),
+            present_failover(default_failover),
+            default_fail_back,
+        )
+        snapshot = asyncio.run(take(meta, options, pods=pods, gone=edits.gone))
     try:
         if advise_headroom:
-            _tell_advice(headroom_advice(edited(snapshot, edits)), form)
+            _tell_advice(headroom_advice(edited(snapshot, edits), edits.gone), form)
         else:
             _tell_answer(answer(snapshot, edits), form)
     except (InvalidEdit, InvalidSnapshot) as error:
@@ -132,12 +190,18 @@ def _tell_advice(found: Advice, form: str) -> None:
         click.echo(document(as_plain(found), form))
 
 
-def _snapshot(
-    file: Path | None, policy: str | None, default_slice: tuple[str, ...], meta: str | None
-) -> Snapshot:
-    if file is not None:
-        return read_file(file)
-    return asyncio.run(take(meta, policy or "spread", slice_of("--default-slice", default_slice)))
+def _read(file: Path, pods: bool) -> Snapshot:
+    if pods:
+        raise WrongInputError(
+            "--pods: a file has the Pods that 'vcsync snapshot save --pods' counted; remove --pods"
+        )
+    snapshot = read_file(file)
+    if snapshot.version == WITHOUT_FAILOVER:
+        note(
+            f"{file}: version {WITHOUT_FAILOVER} has no failover policies, so that Stay and Never are assumed for all tenants; "
+            "give --failover or --default-failover, or save the snapshot again"
+        )
+    return snapshot
 
 
 def _headroom(option: str, texts: tuple[str, ...]) -> dict[str, str]:

@@ -1,21 +1,25 @@
 """Reads a snapshot: from the meta cluster, or from a file. It writes to no cluster."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from vcsync.api.fields import PositiveQuantity
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.api.specs import STAY, FailBack, Failover
 from vcsync.cli.command.common import meta_client, parse_amounts, require_slice
 from vcsync.cli.command.errors import WrongInputError
+from vcsync.cli.whatif.pods import read_pods, tenants_on
 from vcsync.kube.client import Client
 from vcsync.scheduling.scores import POLICIES
 from vcsync.scheduling.slices import DEFAULT_SLICE, DIMENSIONS, OBJECTS, PODS
 from vcsync.whatif.capture import capture
+from vcsync.whatif.pods import with_pods
 from vcsync.whatif.snapshot import InvalidSnapshot, Snapshot, read
 
 default_slice_option = click.option(
@@ -26,6 +30,15 @@ default_slice_option = click.option(
     help="The namespace scheduler's --default-slice at present, which the meta cluster does not know.",
 )
 policy_choice = click.Choice(sorted(POLICIES))
+
+
+class Options(Struct, frozen=True):
+    """The options of the schedulers at present, which the meta cluster does not know."""
+
+    policy: str
+    default_slice: Mapping[str, str]
+    failover: Failover = STAY
+    fail_back: FailBack = "Never"
 
 
 def slice_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
@@ -39,22 +52,37 @@ def slice_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     return size
 
 
-async def take(meta: str | None, policy: str, default_slice: Mapping[str, str]) -> Snapshot:
+async def take(
+    meta: str | None, options: Options, *, pods: bool = False, gone: Collection[str] | None = None
+) -> Snapshot:
     """Read the state of the pool from the meta cluster.
 
+    Args:
+        meta: kubeconfig of the meta cluster.
+        options: the options of the schedulers.
+        pods: whether to read the Pods of tenants, too.
+        gone: the super clusters whose Pods matter besides those that are lost; None for all.
+
     Raises:
-        KubeError: it cannot be read.
+        KubeError: the meta cluster cannot be read.
     """
     async with meta_client(meta) as client:
         supers, tenants, placements = await read_pool(client)
-    return capture(
-        supers,
-        tenants,
-        placements,
-        now=datetime.now(UTC),
-        policy=policy,
-        default_slice=default_slice,
-    )
+        snapshot = capture(
+            supers,
+            tenants,
+            placements,
+            now=datetime.now(UTC),
+            policy=options.policy,
+            default_slice=options.default_slice,
+            failover=options.failover,
+            fail_back=options.fail_back,
+        )
+        if not pods:
+            return snapshot
+        lost = {each.id for each in snapshot.super_clusters if each.fenced or each.health == "Lost"}
+        wanted = tenants_on(snapshot, None if gone is None else {*gone, *lost})
+        return with_pods(snapshot, await read_pods(client, tenants, wanted))
 
 
 async def read_pool(

@@ -4,14 +4,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vcsync.cli.command.output import table
+from vcsync.cli.tenant.limits import shown_failover
 from vcsync.objects.readable_amounts import readable
 from vcsync.whatif.advice import Advice
 from vcsync.whatif.answer import Answer, NamespaceChange, SuperChange, Use, decimal
+from vcsync.whatif.lost import LostSlices, LostSuper, PodFates
 from vcsync.whatif.rebalance import Proposal, ShownScore
 from vcsync.whatif.snapshot import as_plain
 
 _SUPERS = ("SUPER CLUSTER", "SLICES", "CPU", "MEMORY", "PODS", "PRICE PER HOUR")
 _MOVES = ("NAMESPACE", "FROM", "TO", "WAITING", "SLICE")
+_LOST = ("LOST", "NAMESPACE", "POLICY", "LEAVE", "STAY", "BECAUSE")
+_PODS = (
+    "LOST",
+    "NAMESPACE",
+    "PODS",
+    "REPLACED",
+    "WAIT FOR FENCE",
+    "WAIT FOR RETURN",
+    "REPLACED OR WAIT",
+)
 
 
 def counts(slices: Mapping[str, int], waiting: int = 0) -> str:
@@ -23,11 +35,17 @@ def counts(slices: Mapping[str, int], waiting: int = 0) -> str:
 
 
 def answer_text(found: Answer) -> str:
-    """Format an answer for people: a sentence, then super clusters, namespaces, and reasons of those that wait."""
-    parts = ["\n".join(_summary(found)), table(_SUPERS, map(_super_row, found.super_clusters))]
+    """Format an answer for people: sentences, then super clusters, namespaces, what is lost, and reasons of those that wait."""
+    states = {each.super_cluster: _state(each) for each in found.lost}
+    supers = [_super_row(each, states.get(each.super_cluster, "")) for each in found.super_clusters]
+    parts = ["\n".join(_summary(found)), table(_SUPERS, supers)]
     rows = [_move_row(each) for each in found.namespaces]
     if rows:
         parts.append(table(_MOVES, rows))
+    if found.lost_slices:
+        parts.append(table(_LOST, map(_lost_row, found.lost_slices)))
+    if pods := [_pods_row(each, each.pods) for each in found.lost_slices if each.pods is not None]:
+        parts.append(table(_PODS, pods))
     waits = [(_name(each), each.reason) for each in found.namespaces if each.reason]
     if waits:
         parts.append(table(("NAMESPACE", "WAITS BECAUSE"), waits))
@@ -35,11 +53,49 @@ def answer_text(found: Answer) -> str:
 
 
 def _summary(found: Answer) -> Iterator[str]:
-    yield f"{found.moved} slice{_s(found.moved)} move{'s' if found.moved == 1 else ''}, {_waiting(found)}."
+    stay = f"{found.staying} stay{'s' if found.staying == 1 else ''} on what is lost, " if found.lost else ""
+    yield f"{found.moved} slice{_s(found.moved)} move{'s' if found.moved == 1 else ''}, {stay}{_waiting(found)}."
     if found.price_before or found.price_after:
         yield f"The price per hour goes from {decimal(found.price_before)} to {decimal(found.price_after)}."
+    yield from map(_lost_sentence, found.lost)
+    if left := sum(each.leave for each in found.lost_slices):
+        back = sum(each.leave for each in found.lost_slices if each.fail_back != "Never")
+        leave = f"{left} slice{_s(left)} that leave{'s' if left == 1 else ''}"
+        yield f"Of {leave}, {back} may go back after the return, as the tenants' fail-back says."
+    if any(each.pods is None and each.failover.policy == "MoveStateless" for each in found.lost_slices):
+        yield "Slices with the policy MoveStateless are counted as if no Pod had a claim, since Pods are not known: give --pods."
     if not found.settled:
         yield f"Decisions did not come to an end in {found.rounds} rounds."
+
+
+def _state(lost: LostSuper) -> str:
+    return "fenced" if lost.fenced else "lost" if lost.health == "Lost" else "out of touch"
+
+
+def _lost_sentence(lost: LostSuper) -> str:
+    if not lost.namespaces:
+        return f"{lost.super_cluster} is {_state(lost)}, and has no slices."
+    waves = f", in {lost.waves} wave{_s(lost.waves)}" if lost.waves else ""
+    return (
+        f"{lost.super_cluster} is {_state(lost)}: {lost.leaving} of {lost.namespaces} namespaces "
+        f"leave{'s' if lost.leaving == 1 else ''} it{waves}."
+    )
+
+
+def _lost_row(each: LostSlices) -> tuple[str, ...]:
+    return (
+        each.super_cluster,
+        _name(each),
+        shown_failover(each.failover),
+        str(each.leave),
+        str(sum(stay.slices for stay in each.stay)),
+        "; ".join(f"{stay.slices}: {stay.reason}" for stay in each.stay) or "-",
+    )
+
+
+def _pods_row(each: LostSlices, pods: PodFates) -> tuple[str, ...]:
+    numbers = (pods.replaced, pods.wait_for_fence, pods.wait_for_return, pods.replaced_or_wait)
+    return each.super_cluster, _name(each), str(sum(numbers)), *map(str, numbers)
 
 
 def _waiting(found: Answer) -> str:
@@ -51,10 +107,10 @@ def _s(number: int) -> str:
     return "" if number == 1 else "s"
 
 
-def _super_row(each: SuperChange) -> tuple[str, ...]:
-    state = " (lost)" if each.after is None else " (added)" if each.before is None else ""
+def _super_row(each: SuperChange, state: str) -> tuple[str, ...]:
+    shown = "removed" if each.after is None else "added" if each.before is None else state
     return (
-        each.super_cluster + state,
+        each.super_cluster + (f" ({shown})" if shown else ""),
         _change(*(str(use.slices) if use else "" for use in (each.before, each.after))),
         *(
             _change(*(_share(use, name) for use in (each.before, each.after)))
@@ -84,7 +140,7 @@ def _move_row(each: NamespaceChange) -> tuple[str, ...]:
     )
 
 
-def _name(each: NamespaceChange) -> str:
+def _name(each: NamespaceChange | LostSlices) -> str:
     return f"{each.tenant}/{each.namespace}"
 
 

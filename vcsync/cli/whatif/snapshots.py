@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 
+from vcsync.api.specs import FailBack
 from vcsync.cli.command.common import meta_option, output_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import print_objects
-from vcsync.cli.whatif.reading import default_slice_option, policy_choice, read_file, slice_of, take
+from vcsync.cli.whatif.failover import default_fail_back_option, default_failover_option, present_failover
+from vcsync.cli.whatif.reading import Options, default_slice_option, policy_choice, read_file, slice_of, take
 from vcsync.cli.whatif.rendering import counts
 from vcsync.whatif.replay import replay as replayed
 from vcsync.whatif.snapshot import as_plain, write
@@ -34,14 +36,35 @@ def snapshot() -> None:
     help="The namespace scheduler's --policy, which the meta cluster does not know.",
 )
 @default_slice_option
+@default_failover_option
+@default_fail_back_option
+@click.option(
+    "--pods",
+    is_flag=True,
+    help="Also count the Pods of each namespace on each super cluster, in the control planes of the tenants.",
+)
 @meta_option
-def save(file: Path, policy: str, default_slice: tuple[str, ...], meta: str | None) -> None:
+def save(  # noqa: PLR0917  one command's options
+    file: Path,
+    policy: str,
+    default_slice: tuple[str, ...],
+    default_failover: str | None,
+    default_fail_back: FailBack,
+    pods: bool,
+    meta: str | None,
+) -> None:
     """Save the state of the pool to FILE.
 
-    The file has super clusters with capacity, health, labels and prices, tenants with weights and caps, and namespaces with
-    quotas and placements. It has no credentials and no addresses. It names tenants and namespaces.
+    The file has super clusters with capacity, health, labels and prices, tenants with weights, caps and failover policies, and
+    namespaces with quotas and placements. It has no credentials and no addresses. It names tenants and namespaces.
     """
-    found = asyncio.run(take(meta, policy, slice_of("--default-slice", default_slice)))
+    options = Options(
+        policy,
+        slice_of("--default-slice", default_slice),
+        present_failover(default_failover),
+        default_fail_back,
+    )
+    found = asyncio.run(take(meta, options, pods=pods))
     file.write_bytes(write(found))
     click.echo(
         f"{file}: {len(found.super_clusters)} super clusters, {len(found.tenants)} tenants, "

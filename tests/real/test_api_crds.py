@@ -580,6 +580,35 @@ def test_a_namespace_scheduler_may_only_record_its_observations_in_virtual_clust
     assert "vcsync tenant accept" in patch({"controlPlaneUID": "second"})
 
 
+def test_only_the_namespace_scheduler_records_failures_and_it_changes_nothing_else(
+    meta: Cluster, made: Made
+) -> None:
+    made(SUPER_CLUSTERS, object_of(SUPER_CLUSTERS, "recorded", {"id": "recorded"}))
+    path = SUPER_CLUSTERS.path(name="recorded", subresource="status")
+
+    def patch(role: str, status: dict[str, Any], query: str = "") -> str:
+        with meta.session() as session:
+            account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
+            session._headers["Impersonate-User"] = account
+            code, answer = session.call("PATCH", path + query, {"status": status})
+        return "patched" if code == 200 else str(answer["message"])
+
+    record = {"failure": {"state": "Lost", "since": "2026-01-01T00:00:00Z", "failures": 1}}
+    beat = {"heartbeatTime": "2026-01-01T00:00:00Z", "nodes": {"ready": 1, "total": 1}}
+    scheduler, syncer = names.ROLE_NSSCHEDULER, names.ROLE_SYNCER
+    # A policy takes effect a moment after it was made.
+    eventually(lambda: "may only record failures" in patch(scheduler, beat, "?dryRun=All"))
+    eventually(lambda: "may not change the record of failures" in patch(syncer, record, "?dryRun=All"))
+    for change in ({"conditions": []} | beat, {"version": "v1"}, {"reports": {"1/1": []}}, record | beat):
+        assert "may only record failures" in patch(scheduler, change)
+    assert patch(scheduler, record) == "patched"
+    assert patch(syncer, beat) == "patched"
+    assert "may not change the record of failures" in patch(syncer, {"failure": None})
+    assert "forbidden" in patch(names.ROLE_PODSCHEDULER, record)
+    assert patch(scheduler, {"failure": {"state": "Ready"}}) == "patched"
+    assert "status.failure.state" in patch(scheduler, {"failure": {"state": "Gone"}})
+
+
 def test_a_syncer_releases_a_placement_that_is_being_deleted(
     meta: Cluster, namespace: str, made: Made
 ) -> None:

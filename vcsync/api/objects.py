@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from vcsync.api import names
 from vcsync.api.fields import Quantity
@@ -19,7 +19,7 @@ from vcsync.api.specs import (
     VirtualClusterSpec,
     VirtualClusterStatus,
 )
-from vcsync.objects.envelope import Envelope
+from vcsync.objects.envelope import Envelope, encode, untyped
 from vcsync.objects.merge_patch import create_merge_patch
 
 _Part = Literal["spec", "status"]
@@ -79,10 +79,33 @@ class VirtualCluster(_Object, frozen=True, kw_only=True):
 
 
 class SuperCluster(_Object, frozen=True, kw_only=True):
-    """A cluster of the pool. Cluster scoped."""
+    """A cluster of the pool. Cluster scoped.
+
+    Attributes:
+        spec: settings of operators.
+        status: what its syncer and the namespace scheduler report.
+        failure_problem: why `status.failure` cannot be read; empty if it can. Then it counts as absent.
+    """
 
     spec: SuperClusterSpec
     status: SuperClusterStatus = SuperClusterStatus()
+    failure_problem: str = ""
+
+    @classmethod
+    def from_envelope(cls, envelope: Envelope) -> Self:
+        """Read the object from an envelope. A record of failures that cannot be read makes nothing else unreadable.
+
+        Raises:
+            InvalidObject: spec or status does not match its type.
+        """
+        try:
+            return super().from_envelope(envelope)
+        except InvalidObject as error:
+            status = untyped(envelope.status)
+            if not isinstance(status, dict) or status.pop("failure", None) is None:
+                raise
+            rest = replace(envelope, status=encode(status))
+            return replace(super().from_envelope(rest), failure_problem=str(error))
 
 
 class NamespacePlacement(_Object, frozen=True, kw_only=True):

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from vcsync.api import names
-from vcsync.api.specs import SecretRef
+from vcsync.api.specs import SecretRef, SuperClusterStatus
 from vcsync.api.without_effect import NO_STREAMS
 
 Side = Literal["meta", "super", "tenant"]
@@ -127,6 +128,8 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=names.GROUP, resources=("virtualclusters",), verbs=("patch",)),
         # It reports problems in conditions and records the control plane's UID; confined to those fields.
         Grant(group=names.GROUP, resources=("virtualclusters/status",), verbs=("patch",)),
+        # It records failures of super clusters for its next term; confined to that field.
+        Grant(group=names.GROUP, resources=("superclusters/status",), verbs=("patch",)),
         Grant(
             group=names.GROUP,
             resources=("namespaceplacements",),
@@ -766,7 +769,14 @@ def admission_policies() -> list[Manifest]:
     the quota in it. ValidatingAdmissionPolicy needs Kubernetes 1.30 or later.
     """
     policies = [document for confined in CONFINED for document in _policy(confined)]
-    return policies + _own_deletions_only() + _conditions_only() + _root_namespaces_only()
+    return [
+        *policies,
+        *_own_deletions_only(),
+        *_conditions_only(),
+        *_failures_only(),
+        *_no_failures(),
+        *_root_namespaces_only(),
+    ]
 
 
 def _own_deletions_only() -> list[Manifest]:
@@ -844,8 +854,7 @@ def _conditions_only() -> list[Manifest]:
     The other fields define which tenants exist and which namespaces belong to them. A recorded UID cannot change anyway.
     """
     account = names.service_account(names.ROLE_NSSCHEDULER)
-    status = "object.?status.orValue({{}}).?{field} == oldObject.?status.orValue({{}}).?{field}"
-    fields = ("phase", "clusterNamespace", "message", "reason")
+    others = ("phase", "clusterNamespace", "message", "reason")
     return _validating_policy(
         f"{account}-virtualclusters-status",
         names.ROLE_NSSCHEDULER,
@@ -854,12 +863,59 @@ def _conditions_only() -> list[Manifest]:
         resource="virtualclusters/status",
         validations=[
             {
-                "expression": " && ".join(status.format(field=field) for field in fields),
+                "expression": " && ".join(map(_same_in_status, others)),
                 "message": f"{account} may only change conditions and record controlPlaneUID in the status of virtualclusters",
                 "reason": "Forbidden",
             }
         ],
     )
+
+
+def _failures_only() -> list[Manifest]:
+    """Confine the namespace scheduler's writes to the status of SuperClusters to the record of failures.
+
+    The other fields say what super clusters have and how they are, which their syncers know.
+    """
+    account = names.service_account(names.ROLE_NSSCHEDULER)
+    others = [each.encode_name for each in fields(SuperClusterStatus) if each.name != "failure"]
+    return _validating_policy(
+        f"{account}-superclusters-status",
+        names.ROLE_NSSCHEDULER,
+        group=names.GROUP,
+        operations=("UPDATE",),
+        resource="superclusters/status",
+        validations=[
+            {
+                "expression": " && ".join(map(_same_in_status, others)),
+                "message": f"{account} may only record failures in the status of superclusters",
+                "reason": "Forbidden",
+            }
+        ],
+    )
+
+
+def _no_failures() -> list[Manifest]:
+    """Keep syncers from the record of failures, by which slices and Pods leave super clusters."""
+    account = names.service_account(names.ROLE_SYNCER)
+    return _validating_policy(
+        f"{account}-superclusters-status",
+        names.ROLE_SYNCER,
+        group=names.GROUP,
+        operations=("UPDATE",),
+        resource="superclusters/status",
+        validations=[
+            {
+                "expression": _same_in_status("failure"),
+                "message": f"{account} may not change the record of failures in the status of superclusters",
+                "reason": "Forbidden",
+            }
+        ],
+    )
+
+
+def _same_in_status(field: str) -> str:
+    """Return the CEL expression that a field of the status stays as it is."""
+    return f"object.?status.orValue({{}}).?{field} == oldObject.?status.orValue({{}}).?{field}"
 
 
 def _policy(confined: Confined) -> list[Manifest]:

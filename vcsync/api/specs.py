@@ -919,8 +919,37 @@ class DrainProgress(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
 
 
+class FailureRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The knowledge of failures of the super cluster that outlasts a scheduler's term. The namespace scheduler writes it."""
+
+    state: Annotated[
+        Literal["Ready", "Recovering", "Suspect", "Lost"],
+        about("Its state, as the namespace scheduler sees it."),
+    ]
+    since: Annotated[Time, about("When it entered the state.")]
+    failures: Annotated[int, Meta(ge=0), about("Number of failures that are remembered.")] = 0
+    quiet_seconds: Annotated[
+        int, Meta(ge=0), about("Seconds without failure after which it is ready. 0 unless it recovers.")
+    ] = 0
+    out_of_touch_time: Annotated[
+        Time | None, about("Since when nobody has known what happens there, if it is lost.")
+    ] = None
+    suspect_after_seconds: Annotated[
+        int, Meta(ge=0), about("Seconds without heartbeat after which a super cluster is suspect.")
+    ] = 75
+    lost_after_seconds: Annotated[
+        int, Meta(ge=0), about("Seconds out of touch after which a super cluster is lost.")
+    ] = 300
+    pool_vanished: Annotated[
+        bool, about("Whether most of the pool is out of touch, so that nothing moves.")
+    ] = False
+    pool_vanished_time: Annotated[
+        Time | None, about("When most of the pool was last out of touch, if that was a short time ago.")
+    ] = None
+
+
 class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Observed capacity and state of the super cluster. Its syncer writes it."""
+    """Observed capacity and state of the super cluster. Its syncer writes it, except `failure`."""
 
     allocatable: Annotated[Amounts, about("Allocatable amounts of its ready nodes, by resource.")] = {}
     allocated: Annotated[
@@ -995,6 +1024,10 @@ class SuperClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(max_length=MAX_SUPER_CLUSTERS),
         about("Progress while spec.drain is true, by shard of the syncer (1/1: all tenants)."),
     ] = {}
+    failure: Annotated[
+        FailureRecord | None,
+        about("What is known of its failures. The namespace scheduler writes it when the state changes."),
+    ] = None
     heartbeat_time: Annotated[Time | None, about("When its syncer last wrote this status.")] = None
     syncer_identity: Annotated[str, Meta(max_length=253), about("Identity of the leading syncer.")] = ""
     version: Annotated[str, Meta(max_length=64), about("Kubernetes version of the super cluster.")] = ""

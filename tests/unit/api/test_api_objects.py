@@ -147,6 +147,26 @@ def test_an_error_in_the_status_names_the_status() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [{"state": "Gone", "since": "2026-01-01T00:00:00Z"}, {"state": "Lost"}, {"failures": -1}, [], 5, "Lost"],
+)
+def test_a_record_of_failures_that_cannot_be_read_makes_nothing_else_unreadable(failure: Any) -> None:
+    status = {"version": "v1", "failure": failure}
+    found = SuperCluster.from_envelope(envelope_of({"name": "r1"}, spec={"id": "r1"}, status=status))
+    assert (found.status, found.status.failure) == (SuperClusterStatus(version="v1"), None)
+    assert "`status.failure" in found.failure_problem
+    with pytest.raises(InvalidObject, match=r"`status\.nodes\.ready`"):
+        SuperCluster.from_envelope(
+            envelope_of({"name": "r1"}, spec={"id": "r1"}, status=status | {"nodes": {"ready": "many"}})
+        )
+
+
+def test_a_status_that_is_no_object_is_refused() -> None:
+    with pytest.raises(InvalidObject, match="`status`"):
+        SuperCluster.from_envelope(envelope_of({"name": "r1"}, spec={"id": "r1"}, status=5))
+
+
 NUMBERS = st.one_of(
     st.from_regex(r"[0-9]{1,8}(\.[0-9]{0,8})?", fullmatch=True),
     st.from_regex(r"\.[0-9]{1,8}", fullmatch=True),

@@ -36,6 +36,7 @@ from vcsync.nsscheduler.commit import commit
 from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.departures import Waves
 from vcsync.nsscheduler.drains import Drains
+from vcsync.nsscheduler.failure_writer import FailureWriter
 from vcsync.nsscheduler.fence import stamp_all
 from vcsync.nsscheduler.nodes import clear_remains
 from vcsync.nsscheduler.rebalancing import Rebalancing
@@ -140,6 +141,7 @@ class Leadership:
             found=self._control_plane_uid,
             lease=lease,
         )
+        self._failure_writer = FailureWriter(meta, self.pool, lease)
         self.work: WorkerPool[str] = WorkerPool("nsscheduler", self._handle, workers=settings.workers)
         self.tenants: dict[str, TenantSession] = {}
         self.waiting: dict[Key, None] = {}
@@ -198,6 +200,7 @@ class Leadership:
             tasks.create_task(self.registry.run(), name="tenants")
             await wait_for_caches([self.pool.reflector, self.placements, self.registry.virtual_clusters])
             tasks.create_task(self._status_writer.run(), name="conditions")
+            tasks.create_task(self._failure_writer.run(), name="failures")
             await self._fence()
             await self.pool.wait_reported(self._hold_back)
             self._hold_back("")

@@ -71,7 +71,7 @@ class Member(Struct, frozen=True):
 
     Attributes:
         state: its health.
-        since: seconds, by the clock of the caller, at which it entered the state.
+        since: seconds, by the clock of the caller, at which it entered the state, in this term of a scheduler or an earlier one.
         failures: number of failures that are remembered.
         quiet: seconds without a sign of failure after which it leaves `RECOVERING`.
         held: whether it would be lost if not most of the pool had vanished at the same time.
@@ -191,4 +191,9 @@ def _quiet(before: Member, patience: Patience) -> float:
     if doublings < 0:
         return 0.0
     base = patience.lost_after / _QUIET_SHARE
-    return float(min(base * 2 ** min(doublings, 16), patience.lost_after * _LONGEST_QUIET))
+    return min(base * 2.0 ** min(doublings, 16), longest_quiet(patience))
+
+
+def longest_quiet(patience: Patience) -> float:
+    """Return the longest quiet time in seconds, however often a super cluster has failed."""
+    return patience.lost_after * _LONGEST_QUIET

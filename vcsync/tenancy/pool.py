@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from vcsync.api.conditions import condition_of
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
+from vcsync.api.specs import FailureRecord
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
@@ -21,6 +22,7 @@ from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
 from vcsync.tenancy.failure import Member, Patience, Sighting, advance, is_crowded
+from vcsync.tenancy.failure_record import Crowd, Moment, is_outdated, restore, stored
 from vcsync.tenancy.health import Judgement, is_false, judge, sight, silence_of
 
 _LOOK_SECONDS = 5.0  # interval at which health is judged again
@@ -42,8 +44,9 @@ class Pool:
     """Keeps a `SuperView` of every SuperCluster.
 
     The clocks of syncers are not trusted: health depends on when this process saw a heartbeat change. Only the first
-    heartbeat is aged by its own time, so that a restart does not make a dead super cluster look alive. While the
-    connection to the meta cluster is down, no super cluster becomes suspect.
+    heartbeat is aged by its own time, so that a restart does not make a dead super cluster look alive. What earlier terms
+    knew of failures is taken from `status.failure`. While the connection to the meta cluster is down, no super cluster
+    becomes suspect.
 
     Attributes:
         views: id -> view of the super cluster.
@@ -81,6 +84,8 @@ class Pool:
         self._unanswered: dict[str, float] = {}
         """Super cluster -> monotonic seconds since when its syncer reports that its API server does not answer."""
         self._members: dict[str, Member] = {}
+        self._restored: dict[str, Member] = {}
+        """The states that earlier terms have stored. The first judgement of the whole pool begins with them."""
         self._blind_since: float | None = None
         self._crowded_at = float("-inf")
         """Monotonic seconds at which most of what was not lost was out of touch."""
@@ -111,6 +116,8 @@ class Pool:
         self.problems.pop(name, None)
         self._note_heartbeat(name, self._objects[name].status.heartbeat_time)
         self._note_answers(name)
+        if name not in self._members:
+            self._restore(name)
         self._judge_all(also=name)
 
     def look(self) -> None:
@@ -121,16 +128,21 @@ class Pool:
     def _judge_all(self, also: str = "") -> None:
         """Update the views of all super clusters whose state changes, and of one whose object has changed.
 
-        While no heartbeat can be seen, the time stands still.
+        While no heartbeat can be seen, the time stands still. While the pool is read for the first time, each judgement begins
+        again: without the others, one that vanished together with them would be lost.
         """
+        self._note_crowd()
         before = self._members
-        self._members = advance(
-            before, {name: self._sighting(name) for name in self._objects}, self._now(), self._patience
-        )
-        changed = [name for name in self._members if name == also or self._members[name] != before.get(name)]
+        known = self._restored | before if self.reflector.synced else self._restored
+        sightings = {name: self._sighting(name) for name in self._objects}
+        self._members = advance(known, sightings, self._now(), self._patience)
+        changed = [
+            name
+            for name, member in self._members.items()
+            if name == also or member != before.get(name) or self._touch_differs(name)
+        ]
         seen = [name for name in changed if self._view(name)]
-        if self._is_crowded():
-            self._crowded_at = self._now()
+        self._note_crowd()
         if seen:
             self._changed()
 
@@ -191,7 +203,7 @@ class Pool:
         return max(0.0, self._now() - self._members[name].since)
 
     def lost(self) -> dict[str, float]:
-        """Return the super clusters that are lost, with the seconds since this process knows that.
+        """Return the super clusters that are lost, with the seconds since schedulers have known that.
 
         Of a fenced one nothing has to be awaited, since an operator has said that nothing runs there: its time is infinite.
         """
@@ -207,7 +219,50 @@ class Pool:
 
         It lasts for `Patience.lost_after` longer, since those that return last are lost as soon as the others are back.
         """
-        return self._blind_since is not None or self._now() - self._crowded_at < self._patience.lost_after
+        return self._blind_since is not None or self._is_crowded() or self._crowded_lately()
+
+    def outdated(self) -> list[tuple[SuperCluster, FailureRecord]]:
+        """Return the super clusters whose `status.failure` differs from what this process knows, with what it has to be.
+
+        Nothing is known well enough until the whole pool has been read, nor while no heartbeats can be seen.
+        """
+        if not self.reflector.synced or self._blind_since is not None:
+            return []
+        crowd = Crowd(self._is_crowded(), self._crowded_at if self._crowded_lately() else None)
+        records = (
+            (self._objects[name], stored(member, self._sighting(name), self._moment(), self._patience, crowd))
+            for name, member in self._members.items()
+        )
+        return [
+            (found, record)
+            for found, record in records
+            if record is not None and is_outdated(found.status.failure, record)
+        ]
+
+    def _restore(self, name: str) -> None:
+        """Begin with what earlier terms have stored of a super cluster."""
+        found = self._objects[name]
+        problem = found.failure_problem
+        if found.status.failure is not None:
+            try:
+                restored = restore(found.status.failure, self._sighting(name), self._moment(), self._patience)
+            except ValueError as error:
+                problem = str(error)
+            else:
+                self._restored[name] = restored.member
+                self._crowded_at = max(self._crowded_at, restored.crowded_at)
+        if problem:
+            _log.warning("record of failures cannot be read", super_cluster=name, error=problem)
+
+    def _moment(self) -> Moment:
+        return Moment(self._now(), self._wall_clock())
+
+    def _note_crowd(self) -> None:
+        if self.reflector.synced and self._is_crowded():
+            self._crowded_at = self._now()
+
+    def _crowded_lately(self) -> bool:
+        return self._now() - self._crowded_at < self._patience.lost_after
 
     def _is_crowded(self) -> bool:
         found = [view for view in self.views.values() if view.health is not Health.LOST]
@@ -308,6 +363,11 @@ class Pool:
             return ""
         return f"its API server has not answered since {condition.last_transition_time}"
 
+    def _touch_differs(self, name: str) -> bool:
+        """Return whether a view has to say otherwise since when nobody knows what happens there. The state may be the same."""
+        view = self.views.get(name)
+        return view is not None and view.out_of_touch != self._out_of_touch(self._objects[name])
+
     def _is_draining(self, name: str) -> bool:
         return name in self.views and self.views[name].draining
 
@@ -316,6 +376,7 @@ class Pool:
         self._beats.pop(name, None)
         self._unanswered.pop(name, None)
         self._members.pop(name, None)
+        self._restored.pop(name, None)
         self.problems.pop(name, None)
         if self.views.pop(name, None) is not None:
             self._changed()

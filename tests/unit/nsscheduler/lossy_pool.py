@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from vcsync.api.objects import to_wire
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.cache import Change
 from vcsync.nsscheduler.departures import Waves
@@ -59,6 +60,7 @@ class Site:
         answers: whether its API server answers.
         fenced: whether its operator has switched it off and said so.
         good: when it last wrote that everything is well.
+        failure: what the namespace scheduler has recorded of its failures.
         running: (tenant, namespace, name) -> UID of each Pod that runs there, whoever knows.
     """
 
@@ -71,6 +73,7 @@ class Site:
         self.reachable_since = 0.0
         self.beat = 0.0
         self.said = True
+        self.failure: dict[str, Any] | None = None
         self.version = 0
         self.running: dict[tuple[str, str, str], str] = {}
 
@@ -101,6 +104,7 @@ class Site:
                 "allocatable": {"cpu": f"{self.capacity}m"},
                 "heartbeatTime": text(self.beat),
                 "conditions": [condition],
+                "failure": self.failure,
             },
         }
         return parse(json.dumps(body).encode())
@@ -109,7 +113,7 @@ class Site:
 class _Reflector:
     """A connection to the meta cluster that may be cut."""
 
-    synced = True
+    synced = False
     stale_since: float | None = None
 
 
@@ -135,6 +139,7 @@ class Observer:
         self.pool.reflector = self.reflector  # type: ignore[assignment]
         self._seen: dict[str, Envelope] = {}
         self.see()
+        self.reflector.synced = True
 
     @property
     def blind(self) -> bool:
@@ -162,6 +167,7 @@ class World:
     Attributes:
         sites: the super clusters as they are.
         moved: (what, super cluster) of everything that has moved.
+        recorded: number of records of failures that were written.
     """
 
     def __init__(self, sites: int, spare: int, seed: int) -> None:
@@ -176,6 +182,7 @@ class World:
         self.stored = {name: site.envelope() for name, site in self.sites.items()}
         self.ledger = Ledger()
         self.moved: list[tuple[str, str]] = []
+        self.recorded = 0
         self.mass: tuple[frozenset[str], float, dict[str, float]] | None = None
         self.budget_refuses = False
         self.slow = False
@@ -195,7 +202,7 @@ class World:
     # Processes
 
     def start(self, which: str) -> None:
-        """Start or restart a scheduler, which knows nothing of what its predecessor saw."""
+        """Start or restart a scheduler, which knows only what its predecessor has stored."""
         if which == "namespaces":
             self.namespaces = Observer(self)
             self.waves = Waves(
@@ -232,11 +239,20 @@ class World:
             else:
                 observer.see()
             observer.pool.look()
+        self.remember()
         self.syncers()
         self.loop.run_until_complete(self.leave())
         self.loop.run_until_complete(self.evict())
         self.controllers()
         self.check()
+
+    def remember(self) -> None:
+        """Write what the namespace scheduler knows of failures."""
+        for found, record in self.namespaces.pool.outdated():
+            self.sites[found.name].failure = to_wire(record)
+            self.store(found.name)
+            self.recorded += 1
+        assert not self.namespaces.pool.outdated()
 
     def store(self, name: str) -> None:
         """Write a SuperCluster."""

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from vcsync.scheduling.snapshot import Health
 
-from .lossy_pool import BEAT, PATIENCE, Observer, World
+from .lossy_pool import AFTER, BEAT, PATIENCE, Observer, World
 
 
 class Losses(RuleBasedStateMachine):
@@ -166,10 +166,10 @@ def heal(world: World) -> None:
         longest -= 1
     for _ in range(5):
         world.tick()
-    before = len(world.moved)
+    before = len(world.moved), world.recorded
     for _ in range(5):
         world.tick()
-    assert len(world.moved) == before
+    assert (len(world.moved), world.recorded) == before
     assert all(settled(observer) for observer in world.observers.values())
     assert not any(pod.deleting for pod in world.all_pods())
     for key in world.keys:
@@ -236,6 +236,52 @@ def test_most_of_the_pool_at_once_moves_nothing(world: World, restart: bool) -> 
             world.start(which)
     heal(world)
     assert world.moved == []
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_change_of_leader_does_not_begin_the_patience_anew(world: World, restart: bool) -> None:
+    world.sites["r2"].alive = False
+    states(world, "r2", int(PATIENCE.lost_after / BEAT))
+    assert world.moved == []
+    for _ in range(int(AFTER / BEAT) + 2):
+        for which in ("namespaces", "pods") if restart else ():
+            world.start(which)
+        world.tick()
+    assert {what for what, _ in world.moved} == {"slices", "pods"}
+    heal(world)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_flapping_super_cluster_is_not_trusted_at_once_by_another_leader(
+    world: World, restart: bool
+) -> None:
+    site = world.sites["r2"]
+    for _ in range(4):
+        site.answers = False
+        world.tick()
+        for which in ("namespaces", "pods") if restart else ():
+            world.start(which)
+        site.answers = True
+        world.tick()
+    assert states(world, "r2", 3) == [Health.RECOVERING]
+    heal(world)
+
+
+def test_a_new_leader_still_moves_nothing_after_most_of_the_pool_was_gone(world: World) -> None:
+    world.sites["r2"].alive = False
+    states(world, "r2", int(PATIENCE.lost_after / BEAT))
+    for name in ("r1", "r3", "r4"):
+        world.sites[name].alive = False
+    states(world, "r1", 20)
+    for name in ("r1", "r3", "r4"):
+        world.sites[name].alive = True
+    before = len(world.moved)
+    for _ in range(int(PATIENCE.lost_after / BEAT) - 1):
+        for which in ("namespaces", "pods"):
+            world.start(which)
+        world.tick()
+    assert len(world.moved) == before
+    heal(world)
 
 
 def test_without_a_fence_no_pod_of_a_fixed_name_ends_on_a_lost_super_cluster(world: World) -> None:

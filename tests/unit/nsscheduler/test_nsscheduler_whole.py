@@ -26,7 +26,7 @@ from vcsync.kube.resources import (
     RESOURCE_QUOTAS,
     SECRETS,
 )
-from vcsync.nsscheduler import NamespaceScheduler, rebalancing, transfers
+from vcsync.nsscheduler import NamespaceScheduler, departures, rebalancing, transfers
 from vcsync.nsscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
 
@@ -439,8 +439,9 @@ async def test_a_namespace_that_fits_nowhere_gets_an_event(stage: Stage) -> None
     assert explained["message"].endswith("placed: none")
 
 
-async def lose(stage: Stage) -> None:
-    """Place a slice on each of three super clusters, then let one be lost."""
+async def lose(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Place a slice on each of three super clusters, then let one be lost. Waves follow each other at once."""
+    monkeypatch.setattr(departures, "LOOK_SECONDS", 0.01)
     stage.super_cluster("r2")
     stage.super_cluster("r3")
     stage.namespace("shop", {"cpu": "6", "memory": "12Gi"})
@@ -449,8 +450,10 @@ async def lose(stage: Stage) -> None:
     stage.super_cluster("r2", silent=timedelta(hours=1))
 
 
-async def test_slices_leave_a_lost_super_cluster_by_the_tenants_policy(stage: Stage) -> None:
-    await lose(stage)
+async def test_slices_leave_a_lost_super_cluster_by_the_tenants_policy(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(stage, monkeypatch)
     moving = Settings(failover=Failover(policy="MoveAfter", after_seconds=0))
     async with stage.running(settings=moving):
         await until(lambda: set(stage.placements()) == {"r1", "r3"})
@@ -459,8 +462,30 @@ async def test_slices_leave_a_lost_super_cluster_by_the_tenants_policy(stage: St
     assert any("1 moved from r2, which is lost" in event["message"] for event in stage.tenant.all(EVENTS))
 
 
-async def test_slices_with_claims_stay_if_the_policy_says_so(stage: Stage) -> None:
-    await lose(stage)
+async def test_a_loss_is_recorded_and_the_next_leader_goes_on_with_its_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(stage, monkeypatch)
+    moving = Settings(failover=Failover(policy="MoveAfter", after_seconds=1800))
+
+    def record() -> dict[str, Any]:
+        found = stage.meta.found(SUPER_CLUSTERS, "r2") or {}
+        kept: dict[str, Any] = found["status"].get("failure", {})
+        return kept
+
+    async with stage.running(settings=moving):
+        await until(lambda: record().get("state") == "Lost")
+        assert (stage.meta.found(SUPER_CLUSTERS, "r1") or {})["status"]["failure"]["state"] == "Ready"
+    assert set(stage.placements()) == {"r1", "r2", "r3"}
+    record()["since"] = (datetime.now(UTC) - timedelta(minutes=31)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async with stage.running(settings=moving):
+        await until(lambda: set(stage.placements()) == {"r1", "r3"})
+
+
+async def test_slices_with_claims_stay_if_the_policy_says_so(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose(stage, monkeypatch)
     label = {"labels": {names.SUPER_CLUSTER: "r2"}}
     stage.tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata=label)
     stage.namespace("blog", {"cpu": "2", "memory": "4Gi"})
@@ -501,7 +526,7 @@ async def test_slices_go_back_to_a_super_cluster_that_has_returned(
 ) -> None:
     for module in (transfers, rebalancing):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-    await lose(stage)
+    await lose(stage, monkeypatch)
     settings = Settings(failover=Failover(policy="MoveAfter", after_seconds=0), fail_back="WithinBudget")
     async with stage.running(settings=settings):
         await until(lambda: set(stage.placements()) == {"r1", "r3"})

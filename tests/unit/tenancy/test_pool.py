@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ class Stage:
             clock=lambda: self.now,
             wall_clock=lambda: EPOCH + self.now,
         )
+        self.pool.reflector = SimpleNamespace(synced=True, stale_since=None)  # type: ignore[assignment]
         self.seen: dict[str, Envelope] = {}
 
     def changed(self) -> None:
@@ -170,6 +172,13 @@ def test_a_condition_that_is_not_true_makes_a_super_cluster_suspect(stage, kind)
     }
     stage.report(0, status={"conditions": [condition]})
     assert stage.health() is Health.SUSPECT
+
+
+def test_a_suspect_super_cluster_that_falls_silent_is_out_of_touch(stage):
+    stage.report(0, status=without_nodes(reachable=True))
+    assert (stage.health(), stage.pool.views["r1"].out_of_touch) == (Health.SUSPECT, "")
+    stage.passes(75)
+    assert stage.pool.views["r1"].out_of_touch == "no heartbeat since 2026-01-01T00:00:00Z"
 
 
 def test_no_super_cluster_becomes_suspect_without_connection_to_the_meta_cluster(stage):

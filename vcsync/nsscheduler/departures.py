@@ -57,10 +57,10 @@ class Waves:
         self.departures = Departures()
 
     async def run(self) -> None:
-        """Release waves until cancelled."""
+        """Release waves until cancelled. The first one waits, since an earlier leader may just have released one."""
         while True:
-            await self.look()
             await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
 
     async def look(self) -> None:
         """Release the next wave from every super cluster that is lost."""

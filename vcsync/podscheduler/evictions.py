@@ -120,11 +120,14 @@ class Evictions:
         self.counts = {"evicted": 0, "deleted": 0, "confirmed": 0}
 
     async def run(self) -> None:
-        """Evict until cancelled. Each tenant's part of a wave runs by itself, so that a slow tenant delays no other."""
+        """Evict until cancelled. Each tenant's part of a wave runs by itself, so that a slow tenant delays no other.
+
+        The first wave waits, since an earlier leader may just have begun one.
+        """
         async with asyncio.TaskGroup() as tasks:
             while True:
-                self.look(tasks.create_task)
                 await asyncio.sleep(LOOK_SECONDS)
+                self.look(tasks.create_task)
 
     def look(self, start: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """Begin one wave for every lost super cluster.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any
 
@@ -12,6 +13,7 @@ from vcsync.api import names
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
+from vcsync.nsscheduler import departures
 from vcsync.nsscheduler.departures import RETRY_SECONDS, Waves
 from vcsync.nsscheduler.stateful import stateful_slices
 from vcsync.scheduling.ledger import Entry, Ledger
@@ -128,6 +130,22 @@ async def test_slices_stay_while_it_is_not_known_what_has_claims(stage: Stage) -
     stage.stay, stage.now = 0, RETRY_SECONDS
     await stage.waves.look()
     assert stage.leaving == {"r2": 0}
+
+
+async def test_the_first_wave_of_a_term_does_not_follow_the_last_one_of_another_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[float, int]] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append((seconds, len(stage.added)))
+        if len(waits) > 1:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(departures.asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await stage.waves.run()
+    assert waits == [(departures.LOOK_SECONDS, 0), (departures.LOOK_SECONDS, 1)]
 
 
 def on(super_id: str) -> dict[str, Any]:

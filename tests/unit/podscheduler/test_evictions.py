@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
+from vcsync.podscheduler import evictions
 from vcsync.podscheduler.accounting import Assign, PodAccounting
 from vcsync.podscheduler.evictions import EVICTED, FENCED, Evictions, PodRemover, Stand
 from vcsync.podscheduler.pods import Pod
@@ -120,6 +121,24 @@ class Stage:
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+async def test_the_first_wave_of_a_term_does_not_follow_the_last_one_of_another_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[tuple[float, int]] = []
+    waves: list[object] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append((seconds, len(waves)))
+        if len(waits) > 1:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(evictions.asyncio, "sleep", sleep)
+    monkeypatch.setattr(stage.evictions, "look", waves.append)
+    with pytest.raises(asyncio.CancelledError):
+        await stage.evictions.run()
+    assert waits == [(evictions.LOOK_SECONDS, 0), (evictions.LOOK_SECONDS, 1)]
 
 
 async def test_pods_are_evicted_in_waves(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from vcsync.api.conditions import condition_of
 from vcsync.api.objects import SuperCluster
 from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.failure import PATIENCE, Member, Patience, Sighting, advance
+from vcsync.tenancy.failure_record import Moment, patience_of, restore
 
 HELD = "most of the pool vanished at the same time, so it does not count as lost"
 """Says why a super cluster that has been out of touch for long is not lost."""
@@ -21,12 +22,14 @@ class Judgement(Struct, frozen=True):
     Attributes:
         health: its health.
         reason: why it is not ready, in one sentence; empty if it is ready.
-        lasts: seconds for which it has been suspect or lost, as far as that is known; None otherwise.
+        lasts: seconds for which it has not been ready in this way, as far as that is known; None otherwise.
+        out_of_touch: whether nobody knows what happens there, as far as stored objects say.
     """
 
     health: Health
     reason: str = ""
     lasts: float | None = None
+    out_of_touch: bool = False
 
     @property
     def word(self) -> str:
@@ -71,7 +74,7 @@ def judge(
 
 
 def judge_stored(found: SuperCluster, now: datetime, patience: Patience = PATIENCE) -> Judgement:
-    """Judge by the stored object alone, for callers that have not followed the super cluster."""
+    """Judge by the stored object alone, for callers that do not know the rest of the pool; see `judge_all_stored`."""
     return judge_all_stored([found], now, patience)[found.name]
 
 
@@ -80,30 +83,67 @@ def judge_all_stored(
 ) -> dict[str, Judgement]:
     """Judge all super clusters of the pool by the stored objects alone, by name.
 
-    A super cluster that recovers counts as ready, since earlier failures are not stored.
+    The judgement is that of a scheduler whose term begins now: it takes up what the namespace scheduler has recorded, with the
+    limits of silence that are set there. Without a scheduler it does not become outdated.
+
+    Args:
+        found: the super clusters.
+        now: the present.
+        patience: limits of silence if no scheduler has recorded its own.
     """
     pool = {each.name: each for each in found}
     sightings = {name: _sight_stored(each, now) for name, each in pool.items()}
-    members = advance({}, sightings, 0.0, patience)
-    return {
-        name: replace(
-            judge(pool[name], members[name], sightings[name], patience),
-            lasts=_lasts(members[name], sightings[name], patience),
-        )
-        for name in pool
+    wall = now.timestamp()
+    limits = _recorded_patience(pool.values()) or patience
+    known = {
+        name: member
+        for name, each in pool.items()
+        if (member := _recorded(each, sightings[name], wall, limits)) is not None
     }
+    members = advance(known, sightings, wall, limits)
+    judged = {}
+    for name, member in members.items():
+        sighting = sightings[name]
+        judged[name] = replace(
+            judge(pool[name], member, sighting, limits),
+            lasts=_lasts(member, sighting, limits, wall),
+            out_of_touch=member.state is not Health.UNKNOWN and sighting.out_of_touch_for(limits) is not None,
+        )
+    return judged
 
 
 def absences_stored(
     found: Iterable[SuperCluster], now: datetime, patience: Patience = PATIENCE
 ) -> dict[str, float | None]:
     """Return for how many seconds nobody has known what happens in each super cluster, by name; None if somebody knows."""
-    return {each.name: _sight_stored(each, now).out_of_touch_for(patience) for each in found}
+    pool = list(found)
+    limits = _recorded_patience(pool) or patience
+    return {each.name: _sight_stored(each, now).out_of_touch_for(limits) for each in pool}
 
 
-def _lasts(member: Member, sighting: Sighting, patience: Patience) -> float | None:
+def _recorded_patience(pool: Iterable[SuperCluster]) -> Patience | None:
+    """Return the limits of silence of the schedulers; None if they have recorded none."""
+    records = (each.status.failure for each in pool)
+    return next((patience_of(record) for record in records if record is not None), None)
+
+
+def _recorded(found: SuperCluster, sighting: Sighting, wall: float, patience: Patience) -> Member | None:
+    """Return the recorded state of a super cluster; None if there is none that can be read."""
+    if found.status.failure is None:
+        return None
+    try:
+        return restore(found.status.failure, sighting, Moment(wall, wall), patience).member
+    except ValueError:
+        return None
+
+
+def _lasts(member: Member, sighting: Sighting, patience: Patience, now: float) -> float | None:
+    if member.state in (Health.READY, Health.UNKNOWN):
+        return None
+    if member.since < now:  # it is recorded
+        return now - member.since
     absent = sighting.out_of_touch_for(patience)
-    if absent is None or member.state is Health.UNKNOWN:
+    if absent is None:
         return None
     if member.state is Health.LOST:
         return absent - patience.lost_after

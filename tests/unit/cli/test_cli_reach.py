@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.objects import NamespacePlacement, SuperCluster
+from vcsync.api.specs import FailureRecord
 from vcsync.cli.explain.reach import Reach, facts, reaches, service_story
 from vcsync.objects.envelope import Envelope, encode, parse
 
@@ -86,6 +87,21 @@ def test_who_reaches_whom(
     whole = from_r1 == from_r2
     assert ("reaches all its Pods from every super cluster" in story[-1]) is whole
     assert facts(list(lines.values()))[0]["reaches"] == from_r1
+
+
+def test_losses_are_those_that_schedulers_see() -> None:
+    patient = super_cluster("r2", "lab", silent=900)
+    record = FailureRecord(
+        state="Suspect", since="2026-11-28T11:50:00Z", suspect_after_seconds=60, lost_after_seconds=3600
+    )
+    patient = replace(patient, status=replace(patient.status, failure=record))
+    lines = found(super_cluster("r1", "lab"), patient)
+    assert (lines["r2"].health, lines["r1"].reaches) == ("Suspect", ("r1", "r2"))
+
+
+def test_most_of_the_pool_is_not_lost_at_once() -> None:
+    lines = found(super_cluster("r1", "lab", silent=900), super_cluster("r2", "lab", silent=900))
+    assert {each.health for each in lines.values()} == {"Suspect"}
 
 
 def test_a_removed_super_cluster_is_shown_as_such() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from vcsync.api.fields import PercentOrQuantity
 from vcsync.api.objects import SuperCluster
-from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
+from vcsync.api.specs import FailureRecord, SuperClusterSpec, SuperClusterStatus
 from vcsync.cli.command.common import meta_kubeconfig, parse_amounts, parse_endpoint
 from vcsync.cli.command.endpoints import status_url
 from vcsync.cli.command.errors import WrongInputError
@@ -220,6 +220,18 @@ def test_health_depends_on_the_age_of_the_last_heartbeat(age: int, shown: str) -
         shown.partition("(")[0].strip()
     )
     assert supers.as_plain(one, Ledger(), judged(one))["health"]["state"] == shown.partition(" ")[0]
+
+
+def test_health_is_what_the_schedulers_have_recorded() -> None:
+    beat, since = ((datetime.now(UTC) - timedelta(seconds=age)).isoformat() for age in (100, 40))
+    record = FailureRecord(state="Lost", since=since, suspect_after_seconds=30, lost_after_seconds=45)
+    status = SuperClusterStatus(heartbeat_time=beat, failure=record)
+    one = SuperCluster(name="r1", uid="u", spec=SuperClusterSpec(id="r1"), status=status)
+    assert supers.row(one, Ledger(), judged(one))[supers.HEADER.index("HEALTH")].startswith(
+        "Lost (no heartbeat"
+    )
+    shown = supers.as_plain(one, Ledger(), judged(one))["health"]
+    assert (shown["state"], shown["sinceSeconds"] >= 40) == ("Lost", True)
 
 
 def test_explanations_use_singular_and_plural() -> None:

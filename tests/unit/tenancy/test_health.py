@@ -1,13 +1,14 @@
 """Health of a super cluster: one definition, with a reason."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from vcsync.api.conditions import Condition
 from vcsync.api.objects import SuperCluster
-from vcsync.api.specs import SuperClusterSpec, SuperClusterStatus
+from vcsync.api.specs import FailureRecord, SuperClusterSpec, SuperClusterStatus
 from vcsync.scheduling.snapshot import Health
 from vcsync.tenancy.failure import Patience
 from vcsync.tenancy.health import (
@@ -58,7 +59,7 @@ def test_health_follows_heartbeats_and_then_conditions(
     seconds: float, reachable: str, ready: str, judged: Judgement
 ) -> None:
     found = judge_stored(super_cluster(reachable, ready), NOW + timedelta(seconds=seconds), PATIENCE)
-    assert replace(found, lasts=None) == judged
+    assert replace(found, lasts=None, out_of_touch=False) == judged
 
 
 def test_a_super_cluster_that_never_reported_is_unknown() -> None:
@@ -69,7 +70,9 @@ def test_a_super_cluster_that_never_reported_is_unknown() -> None:
 def test_a_super_cluster_whose_syncer_reports_in_vain_is_lost() -> None:
     found = super_cluster("False", "False", heartbeat="2026-01-01T00:08:00Z")
     judged = judge_stored(found, NOW + timedelta(minutes=8))
-    assert judged == Judgement(Health.LOST, "its API server has not answered for 8m: refused", 180)
+    assert judged == Judgement(
+        Health.LOST, "its API server has not answered for 8m: refused", 180, out_of_touch=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,6 +115,56 @@ def test_most_of_a_stored_pool_is_not_lost_at_once() -> None:
         "r3": Health.READY,
     }
     assert judged["r1"].reason == f"no heartbeat for 8m; {HELD}"
+
+
+def recorded(state: Any, **known: Any) -> SuperCluster:
+    """A super cluster that was last heard of at `NOW`, with a record of ten minutes later."""
+    found = super_cluster()
+    record = FailureRecord(state=state, since="2026-01-01T00:10:00Z", **known)
+    return replace(found, status=replace(found.status, failure=record))
+
+
+@pytest.mark.parametrize(
+    ("found", "minutes", "health", "lasts"),
+    [
+        pytest.param(recorded("Lost"), 12, Health.LOST, 120, id="lost"),
+        pytest.param(recorded("Lost", lost_after_seconds=60), 12, Health.LOST, 120, id="other limits"),
+        pytest.param(
+            recorded("Suspect", lost_after_seconds=3600), 12, Health.SUSPECT, 120, id="patient schedulers"
+        ),
+        pytest.param(recorded("Suspect"), 12, Health.LOST, 420, id="no scheduler runs"),
+        pytest.param(
+            recorded("Ready", suspect_after_seconds=1800, lost_after_seconds=3600),
+            12,
+            Health.READY,
+            None,
+            id="ready",
+        ),
+    ],
+)
+def test_what_schedulers_have_recorded_is_taken_up(
+    found: SuperCluster, minutes: int, health: Health, lasts: int | None
+) -> None:
+    judged = judge_stored(found, NOW + timedelta(minutes=minutes))
+    assert (judged.health, judged.lasts) == (health, lasts)
+    assert judged.out_of_touch is (health is not Health.READY)
+
+
+def test_a_super_cluster_that_recovers_is_shown_as_such() -> None:
+    found = recorded("Recovering", failures=3, quiet_seconds=120)
+    found = replace(found, status=replace(found.status, heartbeat_time="2026-01-01T00:10:50Z"))
+    assert judge_stored(found, NOW + timedelta(minutes=11)) == Judgement(
+        Health.RECOVERING,
+        "it works again, and counts as ready after 2m without failure (failures so far: 3)",
+        60,
+    )
+
+
+def test_a_record_with_a_malformed_time_counts_as_none() -> None:
+    found = recorded("Lost")
+    broken = FailureRecord(state="Lost", since="yesterday")
+    found = replace(found, status=replace(found.status, failure=broken))
+    assert judge_stored(found, NOW).health is Health.READY
 
 
 @pytest.mark.parametrize(

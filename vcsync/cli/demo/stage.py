@@ -151,7 +151,7 @@ async def health(stage: Stage, wanted: Health) -> str:
 
 
 async def used_again(stage: Stage) -> str:
-    """Check that both schedulers count the super cluster behind the door as ready. Stored objects do not say that it recovers."""
+    """Check that both schedulers count the super cluster behind the door as ready."""
     sources = stage.system.keeper.sources
     found = {
         role: sources[role].status().get("superClusters", {}).get(WEST, {}).get("health")

@@ -14,7 +14,7 @@ from vcsync.objects.envelope import Envelope, decode
 from vcsync.scheduling.snapshot import Health
 from vcsync.syncer.kinds.reachability import groups_of
 from vcsync.syncer.kinds.service import EXTERNAL_NAME
-from vcsync.tenancy.health import judge_stored
+from vcsync.tenancy.health import judge_all_stored
 
 _HEADER = ("SUPER CLUSTER", "NETWORK", "HEALTH", "SLICES", "ENDPOINTS", "READY", "SHARED", "REACHES")
 
@@ -84,7 +84,8 @@ def reaches(
     for each in shared:
         given[each.labels.get(names.SUPER_CLUSTER_ID, "")] += len(_endpoints(each))
     ids = {*placed, *there, *given} & {*placed, *supers}
-    health = {each: judge_stored(supers[each], now) for each in ids if each in supers}
+    judged = judge_all_stored(supers.values(), now)
+    health = {each: judged[each] for each in ids if each in supers}
     networks = {each: supers[each].spec.network_id for each in health}
     groups = {each: group for group in groups_of(ids, networks) for each in group}
     alive = {each for each, found in health.items() if found.health is not Health.LOST}

@@ -236,7 +236,7 @@ def _health(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) ->
 
 
 def _is_out_of_touch(super_id: str, supers: Mapping[str, SuperCluster], now: datetime) -> bool:
-    return super_id in supers and judge_all_stored(supers.values(), now)[super_id].lasts is not None
+    return super_id in supers and judge_all_stored(supers.values(), now)[super_id].out_of_touch
 
 
 def _amounts(values: Mapping[str, str]) -> str:

@@ -70,7 +70,7 @@ async def set_fence(meta: Client, super_id: str, *, force: bool = False) -> None
     await require_super_cluster(meta, super_id)
     found = [SuperCluster.from_envelope(each) for each in await meta.list(SUPER_CLUSTERS)]
     judgement = judge_all_stored(found, datetime.now(UTC))[super_id]
-    if judgement.lasts is None and not force:
+    if not (judgement.out_of_touch or force):
         raise FailedError(
             f"super cluster {super_id} is not lost but {judgement.word.lower()}, and its Pods may run: drain it with "
             f"'vcsync super drain {super_id}', or fence it with --force once it is switched off"

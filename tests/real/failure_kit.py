@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hack.system import System, SystemFailed
 from hack.testbed import TestBed
-from tests.real.pool.pool_kit import Json, Pool, Space, deployment, super_of
+from tests.real.pool.pool_kit import Json, Pool, Space, deployment, read, super_of
 from tests.real.waiting import eventually
+from vcsync.api import names
 from vcsync.podscheduler.evictions import EVICTED
 from vcsync.syncer.tenant import SLICES_LOST
 
@@ -60,6 +61,21 @@ def listed(pool: Pool, super_id: str) -> Json:
     shown = json.loads(pool.system.vcsync("super", "list", "-o", "json"))
     found: Json = next(each["health"] for each in shown if each["name"] == super_id)
     return found
+
+
+def recorded(pool: Pool, super_id: str) -> Json:
+    """Return what the namespace scheduler has stored of a super cluster's failures."""
+    found = read(pool.bed.meta, f"/apis/{names.API_VERSION}/superclusters/{super_id}")
+    record: Json = (found or {}).get("status", {}).get("failure", {})
+    return record
+
+
+def restart_schedulers(pool: Pool) -> None:
+    """Begin new terms of both schedulers, and wait until they lead."""
+    for scheduler in SCHEDULERS:
+        pool.system.terminate(scheduler)
+    pool.system.start(*SCHEDULERS)
+    eventually(lambda: all(seen(pool, scheduler) for scheduler in SCHEDULERS))
 
 
 def uids(pods: list[Json]) -> set[str]:

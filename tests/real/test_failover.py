@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,8 +17,11 @@ from tests.real.failure_kit import (
     health,
     impatient_pool,
     lifted,
+    listed,
     names_of,
     on,
+    recorded,
+    restart_schedulers,
     seen,
     space_on_all,
     spread,
@@ -33,6 +36,8 @@ from vcsync.podscheduler.evictions import FENCED
 from vcsync.tenancy.health import HELD
 
 pytestmark = pytest.mark.timeout(900)
+TERM_SECONDS = 15
+"""Seconds for which schedulers lead that are restarted again and again."""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +109,42 @@ def test_slices_and_pods_leave_a_lost_super_cluster_and_stateful_pods_wait_for_i
     eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
     eventually(lambda: not (space.ledger() or {})["status"].get("clearing"))
     assert set(space.placements()) == {"r1", "r3"}
+
+
+def test_leaders_that_are_gone_before_the_patience_of_a_policy_is_over_move_slices_and_pods(
+    pool: Pool, space: Space
+) -> None:
+    pool.system.vcsync("tenant", "set", "acme", "--failover", "MoveAfter=1m")
+    spread(space)
+    web = on(space.pods("web"), "r2")
+    pool.supers["r2"].kill("kube-apiserver")
+    try:
+        lost = eventually(lambda: is_lost(recorded(pool, "r2")), LOSS_SECONDS)
+        assert listed(pool, "r2")["state"] == "Lost"
+        eventually(
+            lambda: another_leader_moves(pool, lambda: set(space.placements()) == {"r1", "r3"}), LOSS_SECONDS
+        )
+        eventually(lambda: another_leader_moves(pool, lambda: not web & on(space.pods(), "r2")), LOSS_SECONDS)
+        assert recorded(pool, "r2")["since"] == lost["since"]
+    finally:
+        pool.supers["r2"].start("kube-apiserver")
+    eventually(lambda: recorded(pool, "r2")["state"] == "Ready", RETURN_SECONDS)
+    assert recorded(pool, "r2")["failures"] > 0
+    eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
+    eventually(lambda: copies(pool, space) == names_of(space.pods()), RETURN_SECONDS)
+
+
+def is_lost(record: Json) -> Json | None:
+    return record if record.get("state") == "Lost" else None
+
+
+def another_leader_moves(pool: Pool, moved: Callable[[], bool]) -> bool:
+    """Begin terms that are shorter than the time of the policy. Return whether something has moved."""
+    restart_schedulers(pool)
+    try:
+        return eventually(moved, TERM_SECONDS)
+    except AssertionError:
+        return False
 
 
 def test_slices_go_back_to_a_super_cluster_that_has_returned_if_the_policy_says_so(

@@ -259,8 +259,10 @@ class PodAccounting:
         if keeps and not pod.returned and not (pod.refused and pod.annotation == pod.label):
             return Assign(pod.label)
         labelled = pod.label if stays and pod.label in granted else ""
-        decision = self._pick(pod, views, now, claims, without=labelled, last_resort=not keeps)
-        if keeps and pod.refused:
+        # Even where Pods exceed the share, it may admit this one next: then a copy exists, and must not run twice.
+        refused = pod.refused and bool(labelled) and self._selected(pod) and pod.annotation == pod.label
+        decision = self._pick(pod, views, now, claims, without=labelled, last_resort=not (keeps or refused))
+        if refused:
             if decision.super_id is not None:
                 return Withdraw(decision.super_id, decision)
             return Stand(decision, _reasons(decision))

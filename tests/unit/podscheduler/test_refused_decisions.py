@@ -118,6 +118,25 @@ async def test_a_pod_that_can_be_nowhere_else_stays_and_says_so_once(tenant):
     assert tenant.said("p", "r1").state == WITHDRAWN
 
 
+async def test_a_pod_that_exceeds_its_share_waits_for_room_elsewhere_once_it_is_refused(tenant):
+    """Slices have shrunk, or its promise had ended when it was seen."""
+    tenant.pods.grant(NS, SIZE, {"r1": 2, "r2": 1})
+    for name, super_id in (("stays", "r1"), ("p", "r1"), ("other", "r2")):
+        tenant.create(name, WHOLE, labels={SUPER_CLUSTER: super_id})
+    await tenant.settle()
+    tenant.pods.grant(NS, SIZE, {"r1": 1, "r2": 1})
+    tenant.refuse("p", QUOTA)
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.said("p", "r1").state) == ("r1", REFUSED)
+    assert "it waits there, since it can be nowhere else" in tenant.events[-1][1]
+    tenant.delete("other")
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.said("p", "r1").state) == ("r1", WITHDRAWN), "r1 may have a copy"
+    tenant.give_back("p")
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.home("stays")) == ("r2", "r1")
+
+
 async def test_room_elsewhere_is_held_for_a_pod_that_is_withdrawn(tenant):
     tenant.create("p", WHOLE)
     await tenant.settle()

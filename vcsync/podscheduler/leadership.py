@@ -46,6 +46,7 @@ from vcsync.scheduling.shares import Share
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
 from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import pool_troubles, unanswered
+from vcsync.tenancy.terms import UNCONTESTED, TermLease
 
 _COMPONENT = "vcsync-podscheduler"
 _NOT_KEPT = "NotKeptTogether"
@@ -252,14 +253,21 @@ class Leadership:
     Args:
         meta: client of the meta cluster.
         settings: the operator's settings.
+        lease: the lease of the term.
         make_client: makes a tenant's client from a kubeconfig and a cluster key; for tests.
     """
 
     def __init__(
-        self, meta: Client, settings: Settings, *, make_client: Callable[[bytes, str], Client] | None = None
+        self,
+        meta: Client,
+        settings: Settings,
+        *,
+        lease: TermLease = UNCONTESTED,
+        make_client: Callable[[bytes, str], Client] | None = None,
     ) -> None:
         self._meta = meta
         self._settings = settings
+        self._lease = lease
         self._held_back = ""
         self.pool = Pool(meta, patience=settings.patience, on_change=self._pool_changed)
         self.placements = Reflector(
@@ -293,7 +301,8 @@ class Leadership:
         async with asyncio.TaskGroup() as tasks:
             if self._settings.webhook is not None and self._settings.webhook.endpoint:
                 # First of all: calls that arrive before the tenants are known end sooner than those at a leader that is gone.
-                tasks.create_task(lead_service(self._meta, self._settings.webhook.endpoint), name="endpoint")
+                endpoint = self._settings.webhook.endpoint
+                tasks.create_task(lead_service(self._meta, endpoint, self._lease.still_held), name="endpoint")
             tasks.create_task(self.pool.run(), name="pool")
             tasks.create_task(self.placements.run(), name="placements")
             await wait_for_caches([self.pool.reflector, self.placements])

@@ -60,7 +60,7 @@ class PodScheduler:
             names.ROLE_PODSCHEDULER,
             identity=identity,
             leader_elect=leader_elect,
-            begin=lambda _lease: Leadership(meta, own, make_client=make_client),
+            begin=lambda lease: Leadership(meta, own, lease=lease, make_client=make_client),
         )
         self.webhook = None if own.webhook is None else WebhookService(meta, own.webhook, self._callers)
 

@@ -1,6 +1,7 @@
 """Leads the Service of the placement webhook to this process while it leads, by the EndpointSlice of the Service."""
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -17,7 +18,7 @@ _WHERE = f"EndpointSlice {names.SYSTEM_NAMESPACE}/{names.PLACEMENT_SERVICE}"
 _log = structlog.get_logger(__name__)
 
 
-async def lead_service(meta: Client, address: str) -> None:
+async def lead_service(meta: Client, address: str, still_held: Callable[[], bool]) -> None:
     """Name this process as the only endpoint of the Service until cancelled.
 
     The address stays when a term ends: the next leader replaces it. Removing it could undo what that leader has written.
@@ -25,10 +26,15 @@ async def lead_service(meta: Client, address: str) -> None:
     Args:
         meta: client of the meta cluster.
         address: IP address of this process.
+        still_held: returns whether no other process can lead yet. A process that was suspended may have been replaced, and must
+            not write before it knows.
     """
     endpoints = {"endpoints": [{"addresses": [address], "conditions": {"ready": True}}]}
     told = ""
     while True:
+        if not still_held():
+            await asyncio.sleep(RETRY_SECONDS)
+            continue
         try:
             await meta.patch(ENDPOINT_SLICES, names.PLACEMENT_SERVICE, endpoints, names.SYSTEM_NAMESPACE)
             problem = ""

@@ -72,6 +72,27 @@ async def test_a_process_without_an_endpoint_writes_none(stage: Stage) -> None:
         assert addresses(stage.meta) == []
 
 
+async def test_a_process_that_may_have_been_replaced_writes_nothing_until_it_knows(stage: Stage) -> None:
+    make_slice(stage.meta, endpoints=[{"addresses": ["10.0.0.3"]}])
+    sure, asked = False, asyncio.Event()
+
+    def still_held() -> bool:
+        asked.set()
+        return sure
+
+    task = asyncio.create_task(webhook_endpoint.lead_service(stage.meta, "10.0.0.2", still_held))  # type: ignore[arg-type]
+    try:
+        for _ in range(3):
+            asked.clear()
+            await asked.wait()
+            assert addresses(stage.meta) == ["10.0.0.3"], "another leader has written it"
+        sure = True
+        await until(lambda: addresses(stage.meta) == ["10.0.0.2"])
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
 async def test_it_works_without_the_object_and_writes_it_when_it_exists(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:

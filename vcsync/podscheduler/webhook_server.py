@@ -53,7 +53,8 @@ _log = structlog.get_logger(__name__)
 class WebhookServer:
     """The server of the placement webhook.
 
-    A process that does not lead allows every Pod, and places none.
+    A process that does not lead allows every Pod, places none, and closes the connection: control planes keep connections for
+    as long as they are used, also those to a leader that has been replaced.
 
     Args:
         callers: returns the tenants that may ask; None: this process does not lead.
@@ -141,11 +142,14 @@ class WebhookServer:
 
     async def _unplaced(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return _sent(answer(read_review(await _body(request)).uid))
+            asked = read_review(await _body(request))
         except _Refused as refused:
             return refused.response
         except BadReview as error:
             return _refusal(400, str(error))
+        allowed = _sent(answer(asked.uid))
+        allowed.force_close()  # a control plane would go on asking here, while its next connection may lead to the leader
+        return allowed
 
     async def _of_caller(
         self, request: web.BaseRequest, callers: Callers, caller: Caller

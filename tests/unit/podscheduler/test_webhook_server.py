@@ -166,6 +166,14 @@ async def test_a_process_that_does_not_lead_allows_every_pod(hook):
             assert found.status == 503
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_only_the_leader_keeps_connections_open(hook, leads):
+    """A Service leads new connections to the leader, and leaves those as they are that were opened to a former one."""
+    async with hook.running(leads=leads), hook.http.post(f"{hook.url}{PATH}", data=review()) as found:
+        assert found.status == 200
+        assert (found.headers.get("Connection") == "close") is not leads
+
+
 async def test_load_balancers_can_find_the_leader(hook):
     async with hook.running(), hook.http.get(f"{hook.url}/leader") as found:
         assert found.status == 200

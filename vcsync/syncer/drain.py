@@ -32,6 +32,7 @@ from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
 from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
+from vcsync.syncer.drain_waits import Asked, Waits
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
@@ -41,9 +42,6 @@ from vcsync.tenancy.suspension import is_suspended
 
 LOOK_AGAIN_SECONDS = 5.0
 """Seconds until a drain is tried again. Changes of Pods and namespaces continue it immediately."""
-
-MOST_REFUSALS = 20
-"""Number of refusals, by budgets or controllers, after which one step requests no more. The next step begins with other Pods."""
 
 MOST_PATIENCE = 4
 """Times `spec.evictionSeconds` after which Pods leave in any case. A tenant could let one go shortly before each limit."""
@@ -82,26 +80,6 @@ class _Waiting(Struct, frozen=True):
     first: float
     since: float
     pod: str
-
-
-class _Waits:
-    """The reasons why Pods have to wait in one step of a drain."""
-
-    def __init__(self) -> None:
-        self.budgets: list[str] = []
-        self.replacements: dict[str, None] = {}
-
-    @property
-    def many(self) -> bool:
-        """Whether the step requests no more."""
-        return len(self.budgets) + len(self.replacements) >= MOST_REFUSALS
-
-    def text(self) -> str:
-        """Return the reasons, for the reason of a drain; "" if there are none."""
-        budgets, replacements = ", ".join(dict.fromkeys(self.budgets)), ", ".join(self.replacements)
-        return (f"; waits for PodDisruptionBudgets: {budgets}" if budgets else "") + (
-            f"; waits for replacements elsewhere: {replacements}" if replacements else ""
-        )
 
 
 class Drain:
@@ -149,6 +127,7 @@ class Drain:
         self._keeps_data = keeps_data
         self._clock = clock
         self._refused: dict[tuple[str, str], _Waiting] = {}
+        self._asked: dict[tuple[str, str], Asked] = {}
         self._meta = meta
         self._super = super_client
         self._super_id = super_id
@@ -182,7 +161,7 @@ class Drain:
             return await self._confirm_clearing(tenant, namespace)
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self._settle(tenant, namespace)
-            self._refused.pop((tenant, namespace), None)
+            self._forget_waits(tenant, namespace)
             self._limiter.unwanted("", self._unknown, (tenant, namespace))
             return None
         if entry is None and await self._is_braked(tenant, namespace):
@@ -192,6 +171,15 @@ class Drain:
     def _settle(self, tenant: str, namespace: str) -> None:
         self.reasons.pop((tenant, namespace), None)
         self._waits_for_others.discard((tenant, namespace))
+
+    def _rest(self, tenant: str, namespace: str) -> float:
+        """Return the seconds until a tenant may be asked about Pods of a namespace; 0 if it may be now."""
+        asked = self._asked.get((tenant, namespace))
+        return 0.0 if asked is None else max(0.0, asked.again - self._clock())
+
+    def _forget_waits(self, tenant: str, namespace: str) -> None:
+        self._refused.pop((tenant, namespace), None)
+        self._asked.pop((tenant, namespace), None)
 
     def _wait_for_others(self, tenant: str, namespace: str, reason: str) -> None:
         self.reasons[(tenant, namespace)] = reason
@@ -207,13 +195,15 @@ class Drain:
         return False
 
     async def _clear(self, tenant: str, namespace: str, entry: Entry | None) -> float | None:
-        waits = _Waits()
-        left = await self._clear_pods(tenant, namespace, waits)
+        evicts = await self._respects_budgets(tenant, namespace)
+        rest = self._rest(tenant, namespace) if evicts else 0.0
+        waits = self._asked[(tenant, namespace)].waits if rest else Waits()
+        left = await self._clear_pods(tenant, namespace, waits, evicts=evicts, rests=rest > 0)
         if left:
             self._settle(tenant, namespace)
             self.reasons[(tenant, namespace)] = f"{left} Pods have not ended yet{waits.text()}"
-            return LOOK_AGAIN_SECONDS
-        self._refused.pop((tenant, namespace), None)
+            return min(rest or LOOK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS)
+        self._forget_waits(tenant, namespace)
         data = _named("claims", self._claims_with_volumes(tenant, namespace))
         data += _named("snapshots", await self._snapshots(tenant, namespace))
         if data and await self._keeps_data(tenant, namespace):
@@ -287,17 +277,23 @@ class Drain:
         entry = self._ledger.entry(tenant, namespace)
         return entry is not None and entry.holding is not Holding.DRAINING
 
-    async def _clear_pods(self, tenant: str, namespace: str, waits: _Waits) -> int:
+    async def _clear_pods(
+        self, tenant: str, namespace: str, waits: Waits, *, evicts: bool, rests: bool
+    ) -> int:
         """Delete every Pod with its own grace period, limited to `LONGEST_GRACE_SECONDS`.
 
-        Reasons of Pods that have to wait are added to `waits`.
+        Args:
+            tenant: cluster key.
+            namespace: the namespace.
+            waits: reasons of Pods that have to wait are added.
+            evicts: whether the tenant is asked before a Pod leaves.
+            rests: whether it is not asked now, so that the Pods wait that it would be asked about.
 
         Returns:
             The number of Pods that still exist.
         """
-        left = 0
-        evicts = await self._respects_budgets(tenant, namespace)
-        available = self._availability(tenant, namespace) if evicts else None
+        left, asks = 0, False
+        available = self._availability(tenant, namespace) if evicts and not rests else None
         waiting = self._refused.get((tenant, namespace))
         last = waiting.pod if waiting is not None else ""
         pods = sorted(
@@ -311,8 +307,9 @@ class Drain:
             grace = _grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
                 if evicts and not pod.deleting and not has_ended(pod):
-                    if waits.many:
+                    if rests or waits.many:
                         continue
+                    asks = True
                     if not await self._may_leave(tenant, pod, available, waits):
                         self._note_refused(tenant, namespace, pod.name)
                         continue
@@ -327,14 +324,18 @@ class Drain:
                 else:
                     if not pod.deleting:
                         self._on_deleted(tenant, pod)
+        if asks:
+            self._asked[(tenant, namespace)] = Asked(self._clock() + waits.rest, waits)
         return left
 
     async def _may_leave(
-        self, tenant: str, pod: Envelope, available: Availability | None, waits: _Waits
+        self, tenant: str, pod: Envelope, available: Availability | None, waits: Waits
     ) -> bool:
         """Evict a Pod in its tenant, unless its controller or a budget needs it. Return whether it may be deleted here."""
         if available is not None:
+            began = self._clock()
             reason = await available.why_stay(pod.name, pod.annotations.get(names.UID, ""))
+            waits.answered += self._clock() - began
             if reason:
                 waits.replacements[reason] = None
                 return False

@@ -21,7 +21,13 @@ from vcsync.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, MOST_REFUSALS, Drain
+from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, LOOK_AGAIN_SECONDS, Drain
+from vcsync.syncer.drain_waits import (
+    ASK_AGAIN_SECONDS,
+    LONGEST_REST_SECONDS,
+    MOST_REFUSALS,
+    REST_AFTER_ANSWERS,
+)
 from vcsync.syncer.ledger import Holding, Ledger
 
 KEY = "vcsync-1a2b3c-acme"
@@ -45,7 +51,7 @@ class World:
             ledger=self.ledger,
             on_deleted=lambda tenant, pod: self.reported.append((tenant, pod.name)),
             evict=self.evict,
-            availability=lambda *_: self,
+            availability=self.availability,
             keeps_data=self.keeps_data,
             clock=lambda: self.now,
             limiter=self.limiter,
@@ -56,9 +62,18 @@ class World:
         self.budgets: dict[str, str] = {}
         self.needed: dict[str, str] = {}
         self.left: list[str] = []
+        self.looks = 0
+        """Number of steps that asked the tenant about its Pods."""
+        self.slowness = 0.0
+        """Seconds that each answer takes."""
+
+    def availability(self, _tenant: str, _namespace: str) -> "World":
+        self.looks += 1
+        return self
 
     async def why_stay(self, name: str, uid: str) -> str:
         assert uid == f"uid-{name}"
+        self.now += self.slowness
         return self.needed.get(name, "")
 
     def note_left(self, name: str) -> None:
@@ -426,6 +441,7 @@ async def test_budgets_delay_evictions_and_the_reason_is_shown(world: World) -> 
         f"2 Pods have not ended yet; waits for PodDisruptionBudgets: {BUDGET}"
     )
     world.budgets.clear()
+    world.now += ASK_AGAIN_SECONDS
     await world.drain.step(KEY, "shop")
     assert deleted(world)[-1] == "b"
 
@@ -483,6 +499,7 @@ async def test_many_refused_evictions_do_not_block_others(world: World) -> None:
     await world.drain.step(KEY, "shop")
     assert len(world.asked) == MOST_REFUSALS
     assert deleted(world) == []
+    world.now += ASK_AGAIN_SECONDS
     await world.drain.step(KEY, "shop")
     assert deleted(world) == ["other"]
 
@@ -501,6 +518,7 @@ async def test_pods_that_their_controllers_need_stay_and_the_reason_is_shown(wor
     )
     world.needed.clear()
     world.budgets.clear()
+    world.now += ASK_AGAIN_SECONDS
     await world.drain.step(KEY, "shop")
     assert sorted(deleted(world)) == sorted(world.left) == ["a", "b", "c"]
 
@@ -511,6 +529,68 @@ async def test_many_pods_of_one_controller_do_not_block_others(world: World) -> 
     world.needed = dict.fromkeys(pods, NEEDED)
     await world.drain.step(KEY, "shop")
     assert deleted(world) == ["other"]
+
+
+async def test_changes_of_pods_make_the_tenant_say_no_more_than_once_a_second_which_are_ready(
+    world: World,
+) -> None:
+    leaving(world, "a", "b")
+    world.needed = {"a": NEEDED, "b": NEEDED}
+    assert await world.drain.step(KEY, "shop") == LOOK_AGAIN_SECONDS
+    shown = world.drain.reasons[KEY, "shop"]
+    world.needed.clear()
+    for world.now in (0.25, 0.5, 0.75):
+        assert await world.drain.step(KEY, "shop") == ASK_AGAIN_SECONDS - world.now
+        assert (world.looks, deleted(world), world.drain.reasons[KEY, "shop"]) == (1, [], shown)
+    world.now = ASK_AGAIN_SECONDS
+    await world.drain.step(KEY, "shop")
+    assert (world.looks, deleted(world)) == (2, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "rest"),
+    [(1.0, REST_AFTER_ANSWERS), (0.125, ASK_AGAIN_SECONDS), (1000.0, LONGEST_REST_SECONDS)],
+)
+async def test_a_tenant_is_asked_less_often_the_longer_it_takes(
+    world: World, answer: float, rest: float
+) -> None:
+    leaving(world, "a", evictionSeconds=100_000)
+    world.needed = {"a": NEEDED}
+    world.slowness = answer
+    await world.drain.step(KEY, "shop")
+    world.now = answer + rest - 0.125
+    assert await world.drain.step(KEY, "shop") == 0.125
+    assert world.looks == 1
+    world.now = answer + rest
+    await world.drain.step(KEY, "shop")
+    assert world.looks == 2
+
+
+async def test_pods_that_nobody_is_asked_about_leave_while_the_tenant_is_left_in_peace(world: World) -> None:
+    leaving(world, "a")
+    world.needed = {"a": NEEDED}
+    await world.drain.step(KEY, "shop")
+    ended = {
+        "metadata": {"name": "ended", "namespace": SUPER_NAMESPACE},
+        "spec": {},
+        "status": {"phase": "Failed"},
+    }
+    world.caches.reflectors[PODS].observe(world.super.put(PODS, ended))
+    await world.drain.step(KEY, "shop")
+    assert (world.looks, deleted(world)) == (1, ["ended"])
+
+
+async def test_the_operators_limit_ends_a_rest(world: World) -> None:
+    leaving(world, "a", evictionSeconds=60)
+    world.needed = {"a": NEEDED}
+    await world.drain.step(KEY, "shop")
+    world.slowness = 1000.0
+    world.now = 59.0
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == []
+    world.now = 60.0
+    await world.drain.step(KEY, "shop")
+    assert deleted(world) == ["a"]
 
 
 async def test_the_operators_limit_begins_again_with_every_pod_that_leaves(world: World) -> None:

@@ -117,6 +117,9 @@ class Promises:
 
     A promise counts in the share of its super cluster like a Pod. When the Pod is seen, it counts itself.
 
+    A promise ends after a time, whatever becomes of the Pod. A Pod that is seen later than that counts from then on, although its
+    room may have been given to others: the share is exceeded by no more than such Pods request.
+
     Attributes:
         standing: namespace -> its promises, the oldest first.
 

@@ -1,12 +1,12 @@
 """Promises to Pods that another process creates: nobody tells what becomes of them, so they end at first sight or by time."""
 
-from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from test_promises import NS, ROOM, SUPERS, Server, cpu_of, home
+from test_promises import NS, ROOM, SUPERS, Server, cpu_of, home, late_at, nothing_is_kept
 
 from vcsync.api.names import SUPER_CLUSTER
 from vcsync.podscheduler import accounting, tenant
@@ -198,15 +198,45 @@ def test_a_pod_with_a_label_of_its_own_is_decided_before_new_ones(server):
     assert ask(server, "q", 1).super_id
 
 
+@dataclass
+class Answer:
+    """An answer to a review, and the Pod of it.
+
+    Attributes:
+        name: the Pod's name; empty if it is generated.
+        cpu: what it requests.
+        super_id: the super cluster of the answer; empty if it is to wait.
+        until: when the promise ends by itself.
+        uid: of the Pod; empty before it is written.
+    """
+
+    name: str
+    cpu: int
+    super_id: str
+    until: float
+    uid: str = ""
+
+
 class ExpectedPods(RuleBasedStateMachine):
-    """Reviews whose Pods are written, refused, changed or forged, with events, restarts and time in any order."""
+    """Reviews whose Pods are written, refused, changed or forged, with events, restarts and time in any order.
+
+    A Pod is late if the promise to it ends before it is seen, or if it was never promised anything in this form. As in
+    `PromisesMachine`, a share is exceeded by no more than its late Pods request.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
-        self.open: list[tuple[str, str, int, str]] = []  # (name, prefix, cpu, super cluster) of answers
+        self.open: list[Answer] = []  # their Pods are not written yet
+        self.written: list[Answer] = []
+        self.late: dict[str, str] = {}  # UID -> super cluster
         self.number = 0
-        self.certain = True  # whether every labelled Pod was written while its promise stood
+
+    def create(self, name: str, super_id: str, cpu: int, prefix: str) -> str:
+        """Store a Pod, and return its UID."""
+        write(self.server, name, super_id, cpu, prefix)
+        uid: str = self.server.objects[name]["metadata"]["uid"]
+        return uid
 
     @rule(
         name=st.sampled_from(["a", "b", "c", ""]),
@@ -218,31 +248,30 @@ class ExpectedPods(RuleBasedStateMachine):
             return  # a dry run does not reach the promises
         prefix = "" if name else "web-"
         promise = ask(self.server, name, cpu, prefix)
-        super_id = promise.super_id if promise else ""
         if promise is not None:
             assert self.server.now < promise.until
-        self.open.append((name, prefix, cpu, super_id))
+        super_id = promise.super_id if promise else ""
+        self.open.append(Answer(name, cpu, super_id, self.server.now + PROMISED_SECONDS))
 
     @precondition(lambda self: self.open)
     @rule(position=st.integers(0, 99), outcome=st.sampled_from(["written", "refused", "changed"]))
     def control_plane_goes_on(self, position, outcome):
-        name, prefix, cpu, super_id = self.open.pop(position % len(self.open))
-        if outcome == "refused" or name in self.server.objects:
+        answer = self.open.pop(position % len(self.open))
+        if outcome == "refused" or answer.name in self.server.objects:
             return
         self.number += 1
-        written = name or f"{prefix}{self.number}"
+        name, prefix = answer.name or f"web-{self.number}", "" if answer.name else "web-"
         if outcome == "changed":  # by another webhook
-            self.certain = False
-            cpu += 5
-        write(self.server, written, super_id, cpu, prefix)
-        stood = Counter(each.super_id for each in self.server.pods.promises.standing.get(NS, ()))
-        self.certain = self.certain and (not super_id or stood[super_id] > 0)
+            self.late[self.create(name, answer.super_id, answer.cpu + 5, prefix)] = answer.super_id
+            return
+        answer.uid = self.create(name, answer.super_id, answer.cpu, prefix)
+        self.written.append(answer)
+        self.note_late()
 
     @rule(super_id=st.sampled_from(["", *SUPERS, "nowhere"]), cpu=st.sampled_from([10, 60]))
     def forge(self, super_id, cpu):
         self.number += 1
-        self.certain = self.certain and super_id not in SUPERS
-        write(self.server, f"web-{self.number}", super_id, cpu, "web-")
+        self.late[self.create(f"web-{self.number}", super_id, cpu, "web-")] = super_id
 
     @precondition(lambda self: self.server.objects)
     @rule(position=st.integers(0, 99))
@@ -258,8 +287,13 @@ class ExpectedPods(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, PROMISED_SECONDS / 2, PROMISED_SECONDS]))
     def wait(self, seconds):
         self.server.wait(seconds)
-        if self.open:
-            self.certain = False  # their Pods may be written after the end of the promises
+        self.note_late()
+
+    def note_late(self) -> None:
+        """Note the Pods that are not seen by the end of their promises."""
+        for each in self.written:
+            if each.until <= self.server.now and each.uid not in self.server.seen:
+                self.late[each.uid] = each.super_id
 
     @rule()
     def schedule(self):
@@ -278,9 +312,10 @@ class ExpectedPods(RuleBasedStateMachine):
     @rule(sure=st.integers(0, 5))
     def restart_the_term(self, sure):
         if not sure:
-            self.certain = False
             self.server.pods.promises.close()
             self.server.begin()
+            for each in self.open:
+                each.until = self.server.now
 
     @invariant()
     def the_book_holds_its_pods_and_its_promises(self):
@@ -295,6 +330,11 @@ class ExpectedPods(RuleBasedStateMachine):
                 if each.super_id == super_id
             )
             assert self.server.used(super_id) == seen + promised
+
+    @invariant()
+    def a_share_is_exceeded_by_late_pods_only(self):
+        for super_id in SUPERS:
+            assert self.server.used(super_id) <= ROOM + late_at(self.server, self.late, super_id)
 
     @invariant()
     def nothing_is_promised_beyond_the_slices(self):
@@ -312,12 +352,10 @@ class ExpectedPods(RuleBasedStateMachine):
             self.server.deliver_all()
             self.server.wait(PROMISED_SECONDS)
             self.server.work()
-        assert len(self.server.pods.promises) == 0
-        assert not self.server.pods.promises.expecting()
+        assert nothing_is_kept(self.server)
+        self.a_share_is_exceeded_by_late_pods_only()  # the quota there refuses late Pods
         for super_id in SUPERS:
             assert self.server.used(super_id) == self.server.standing(super_id)
-            # A forged label may name a full super cluster. The quota there refuses the Pod.
-            assert self.server.used(super_id) <= ROOM or not self.certain
             free = ROOM - self.server.used(super_id)
             assert all(cpu_of(each) > free for each in self.server.objects.values() if not home(each))
         assert all(

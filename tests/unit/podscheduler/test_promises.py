@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.kube.cache import Cache
+from vcsync.api.refusals import QUOTA, REFUSED, WITHDRAWN, Said, refusal_annotation, said_by
+from vcsync.kube.cache import Cache, Change
 from vcsync.kube.errors import Conflict, NotFound, Status
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.objects.merge_patch import merge_patch
@@ -41,6 +42,7 @@ class Server:
         self.suspended = False
         self.views = {each: SuperView(each, Health.READY, {}) for each in SUPERS}
         self.written: list[Promise] = []
+        self.seen: set[str] = set()
         self.begin()
 
     def begin(self) -> None:
@@ -103,15 +105,17 @@ class Server:
         return slim(parse(json.dumps(self.objects[name]).encode()))
 
     def observe(self, name: str) -> None:
-        change = self.cache.observe(self.envelope(name))
-        if change is not None:
-            self.pods.observe(change)
+        self.report(self.cache.observe(self.envelope(name)))
 
     def deliver(self, position: int = 0) -> None:
         kind, envelope = self.events.pop(position)
         act = self.cache.observe_deleted if kind == "DELETED" else self.cache.observe
-        change = act(envelope)
+        self.report(act(envelope))
+
+    def report(self, change: Change | None) -> None:
+        """Tell the scheduler of a change of its cache."""
         if change is not None:
+            self.seen |= {each.uid for each in (change.old, change.new) if each is not None}
             self.pods.observe(change)
 
     def deliver_all(self) -> None:
@@ -172,9 +176,7 @@ class Server:
         self.observe(name)
 
     def gone(self, namespace: str, name: str, uid: str) -> None:
-        change = self.cache.observe_gone(namespace, name, uid)
-        if change is not None:
-            self.pods.observe(change)
+        self.report(self.cache.observe_gone(namespace, name, uid))
 
     def emit(self, pod: Pod, message: str) -> None:
         """Ignore the Event."""
@@ -183,6 +185,14 @@ class Server:
 def home(body: dict[str, Any]) -> str:
     found: str = body["metadata"]["labels"].get(SUPER_CLUSTER, "")
     return found
+
+
+def nothing_is_kept(server: Server) -> bool:
+    """Return whether no promise stands, and nothing is left of former ones."""
+    promises = server.pods.promises
+    return not (
+        len(promises) or promises.expecting() or promises._by_uid or promises._turns or promises._named
+    )
 
 
 def cpu_of(body: dict[str, Any]) -> int:
@@ -266,6 +276,67 @@ def test_a_written_pod_counts_until_it_is_seen_however_late(server):
     assert server.used("r1") == 100
     server.deliver_all()
     assert (server.used("r1"), len(server.pods.promises)) == (100, 0)
+
+
+def write_late(server: Server, name: str) -> None:
+    """Write a Pod of the size of a share, and let its promise end before the Pod is seen, since nobody is told."""
+    promise = server.promised(name, ROOM)
+    assert promise.writing(f"uid-{name}")
+    server.create(name, ROOM, promise.super_id)
+    server.wait(PROMISED_SECONDS)
+    server.work()
+    assert server.used(promise.super_id) == 0
+
+
+def settle(server: Server) -> list[int]:
+    """Let the scheduler see everything and decide. Return what counts on each super cluster, which is what stands there."""
+    server.deliver_all()
+    server.work()
+    found = [server.used(each) for each in SUPERS]
+    assert found == [server.standing(each) for each in SUPERS]
+    return found
+
+
+def test_a_pod_that_is_seen_after_the_end_of_its_promise_counts_where_it_is(server):
+    write_late(server, "late")
+    version = server.version
+    assert settle(server) == [ROOM, 0]
+    assert server.version == version, "there is nothing to write"
+
+
+def test_a_pod_that_is_late_goes_elsewhere_if_its_room_is_taken(server):
+    write_late(server, "late")
+    write(server, server.promised("next", ROOM))
+    assert settle(server) == [ROOM, ROOM]
+    assert {home(server.objects[each]) for each in ("late", "next")} == {*SUPERS}
+
+
+def test_a_pod_that_is_late_stays_if_there_is_no_room_and_nobody_else_gets_any(server):
+    write_late(server, "late")
+    for each in ("next", "last"):
+        write(server, server.promised(each, ROOM))
+    assert settle(server) == [2 * ROOM, ROOM], "the quota of r1 refuses a copy"
+    assert server.promised("more", 10).super_id == ""
+    server.delete("next")
+    assert settle(server) == [ROOM, ROOM]
+    assert server.promised("more", 10).super_id == ""
+
+
+def test_a_pod_that_is_late_and_refused_by_the_quota_goes_where_room_is_free_later(server):
+    write_late(server, "late")
+    for each in ("next", "last"):
+        write(server, server.promised(each, ROOM))
+    settle(server)
+    body = server.objects["late"]
+    body["metadata"]["annotations"] |= refusal_annotation("r1", Said(REFUSED, reason=QUOTA))
+    server.store("late", body)
+    settle(server)
+    server.delete("last")
+    server.deliver_all()
+    server.work()
+    said = said_by(server.objects["late"]["metadata"]["annotations"], "r1")
+    assert said.state == WITHDRAWN
+    assert [server.used(each) for each in SUPERS] == [2 * ROOM, ROOM], "the room on r2 is held for it"
 
 
 def test_a_pod_that_was_deleted_before_it_was_seen_frees_its_room(server):
@@ -369,53 +440,105 @@ def test_promises_end_with_the_term(server):
 
 @dataclass
 class Creation:
-    """One request to create a Pod. `uid`: under which it is being written; `revision`: at which it was."""
+    """One request to create a Pod, and what the rules of promises say about its promise.
+
+    Attributes:
+        name: the Pod's name.
+        cpu: what it requests.
+        promise: the answer of the scheduler.
+        until: when the promise ends by itself.
+        uid: under which the Pod is being written; empty before that.
+        super_id: the label with which it is written.
+        revision: at which it was written; 0 before that.
+        told: whether the scheduler was told so.
+        ended: whether the promise was given back, or its time or term is over.
+    """
 
     name: str
     cpu: int
     promise: Promise
+    until: float
     uid: str = ""
     super_id: str = ""
     revision: int = 0
+    told: bool = False
+    ended: bool = False
+
+
+def late_at(server: Server, late: dict[str, str], super_id: str) -> int:
+    """Return what the Pods request that came late to a super cluster, and that the scheduler has seen there."""
+    return sum(
+        each.needs.requests["cpu"]
+        for each in server.pods.accounting.pods.values()
+        if each.label == super_id == late.get(each.uid)
+    )
 
 
 class PromisesMachine(RuleBasedStateMachine):
-    """Creations that end in every way, in any order with events, restarts and time; compared with what is stored."""
+    """Creations that end in every way, in any order with events, restarts and time; compared with what is stored.
+
+    A promise has an end, whatever becomes of its Pod: otherwise a lost answer would hold room forever. So a Pod may be written,
+    or seen, after the end of its promise. It is late then. Its room may have been given to others meanwhile, and it counts
+    from the moment at which it is seen. Pods that a tenant labels itself are late, too. What holds at any time:
+
+    * A share is exceeded by no more than its late Pods request.
+    * What stands and is not late counts. What counts stands, or is promised for a time that is not over.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
-        self.creations: list[Creation] = []
+        self.open: list[Creation] = []  # requests without an answer
+        self.made: list[Creation] = []
+        self.late: dict[str, str] = {}  # UID -> super cluster
         self.term = 0
         self.uids = itertools.count()
-        self.untold: set[str] = set()  # UIDs of Pods that were written and whose promises nobody was told of
-        self.certain = True  # whether no Pod was written after its promise had ended
+
+    def seen(self, creation: Creation) -> bool:
+        return creation.uid in self.server.seen
+
+    def end(self, creation: Creation) -> None:
+        """Note that a promise has ended before its Pod is seen."""
+        creation.ended = True
+        if creation.uid and creation.super_id and not self.seen(creation):
+            self.late[creation.uid] = creation.super_id
+
+    def standing(self) -> list[Creation]:
+        """Return the creations whose promises stand, and those with Pods that may have been deleted unseen."""
+        return [each for each in self.made if not each.ended and not self.seen(each)]
 
     @rule(name=st.sampled_from("abcdef"), cpu=st.sampled_from([10, 40, 60, 100, 150]))
     def ask(self, name, cpu):
-        self.creations.append(Creation(name, cpu, self.server.promised(name, cpu)))
+        promise = self.server.promised(name, cpu)
+        creation = Creation(name, cpu, promise, self.server.now + PROMISED_SECONDS)
+        self.open.append(creation)
+        self.made.append(creation)
 
     @rule(name=st.sampled_from("abcdef"), cpu=st.sampled_from([10, 40, 60, 100]), answer=ANSWERS)
     def ask_and_write(self, name, cpu, answer):
         self.ask(name, cpu)
-        self.creations.insert(0, self.creations.pop())
+        self.open.insert(0, self.open.pop())
         self.write(0, "written", answer)
 
-    @precondition(lambda self: any(not each.revision for each in self.creations))
+    @precondition(lambda self: any(not each.revision for each in self.open))
     @rule(number=st.integers(0, 99))
     def begin_to_write(self, number):
         self.prepare(self.unwritten(number))
 
     def unwritten(self, number: int) -> Creation:
-        found = [each for each in self.creations if not each.revision]
+        found = [each for each in self.open if not each.revision]
         return found[number % len(found)]
 
     def prepare(self, creation: Creation) -> None:
+        self.late.pop(creation.uid, None)  # nothing was written under the former UID
         creation.uid = f"uid-{next(self.uids)}"
         holds = creation.promise.writing(creation.uid)
+        assert holds == (not creation.ended and self.server.now < creation.until)
         creation.super_id = creation.promise.super_id if holds else ""
+        creation.ended = not holds
+        creation.until = self.server.now + PROMISED_SECONDS
 
-    @precondition(lambda self: any(not each.revision for each in self.creations))
+    @precondition(lambda self: any(not each.revision for each in self.open))
     @rule(number=st.integers(0, 99), outcome=st.sampled_from(["written", "failed"]), answer=ANSWERS)
     def write(self, number, outcome, answer):
         creation = self.unwritten(number)
@@ -423,33 +546,39 @@ class PromisesMachine(RuleBasedStateMachine):
             self.prepare(creation)
         stored = outcome == "written" and creation.name not in self.server.objects
         if stored:
-            if creation.super_id and creation.promise not in self.server.pods.promises.standing.get(NS, ()):
-                self.certain = False
             creation.revision = self.server.create(
                 creation.name, creation.cpu, creation.super_id, creation.uid
             )
-        if answer == "never" and stored:
-            self.untold.add(creation.uid)
-        if answer == "never" or not stored or answer == "now":
-            self.creations.remove(creation)
+        if answer == "never" or not stored:
+            self.open.remove(creation)
         if answer != "never" and not stored:
-            creation.promise.give_back()
+            self.give_back(creation)
         elif answer == "now":
-            creation.promise.written(creation.revision)
+            self.tell(creation)
 
-    @precondition(lambda self: any(each.revision for each in self.creations))
+    def give_back(self, creation: Creation) -> None:
+        creation.promise.give_back()
+        creation.ended = True
+
+    def tell(self, creation: Creation) -> None:
+        if creation in self.open:
+            self.open.remove(creation)
+        creation.promise.written(creation.revision)
+        creation.told = True
+        if not creation.ended:
+            creation.until = self.server.now + WRITTEN_SECONDS
+
+    @precondition(lambda self: any(each.revision for each in self.open))
     @rule()
     def answer(self):
-        creation = next(each for each in self.creations if each.revision)
-        self.creations.remove(creation)
-        creation.promise.written(creation.revision)
+        self.tell(next(each for each in self.open if each.revision))
 
-    @precondition(lambda self: any(not each.revision for each in self.creations))
+    @precondition(lambda self: any(not each.revision for each in self.open))
     @rule(number=st.integers(0, 99))
     def refuse(self, number):
         creation = self.unwritten(number)
-        self.creations.remove(creation)
-        creation.promise.give_back()
+        self.open.remove(creation)
+        self.give_back(creation)
 
     @precondition(lambda self: self.server.events)
     @rule(data=st.data())
@@ -464,80 +593,89 @@ class PromisesMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("gh"), label=st.sampled_from(["", "r1", "nowhere"]))
     def create_otherwise(self, name, label):
         if name not in self.server.objects:
-            self.certain = False  # a tenant's own label counts when it is seen
-            self.server.create(name, 30, label, f"uid-{next(self.uids)}")
+            uid = f"uid-{next(self.uids)}"
+            self.late[uid] = label
+            self.server.create(name, 30, label, uid)
 
-    @rule(seconds=st.sampled_from([1.0, PROMISED_SECONDS]))
+    @rule(seconds=st.sampled_from([1.0, PROMISED_SECONDS, WRITTEN_SECONDS]))
     def wait(self, seconds):
-        for each in self.creations:
-            if each.uid and each.super_id and not each.revision:
-                self.certain = False  # the promise may end while the store is asked
-        if any(each.uid in self.untold for _, each in self.server.events):
-            self.certain = False  # the promise may end before the Pod is seen
         self.server.wait(seconds)
 
     @rule()
     def schedule(self):
         self.server.work()
+        for each in self.standing():
+            if each.until <= self.server.now:
+                self.end(each)
+        assert self.promised(sure=True) <= len(self.server.pods.promises) <= self.promised(sure=False)
+
+    def promised(self, *, sure: bool) -> int:
+        """Return how many promises stand: those that certainly do, or those that may."""
+        return sum(not (sure and self.may_be_gone(each)) for each in self.standing())
+
+    def may_be_gone(self, creation: Creation) -> bool:
+        """Return whether the Pod was deleted before it was seen, so that its promise ends at the next opportunity."""
+        return creation.told and creation.revision <= self.server.seen_until()
 
     @precondition(lambda self: self.term < 2)
     @rule(sure=st.integers(0, 3))
     def restart(self, sure):
         if sure:
             return
-        for each in self.creations:
-            if each.uid and each.super_id and not each.revision:
-                self.certain = False
         self.term += 1
         self.server.pods.promises.close()
         self.server.begin()
+        for each in self.made:
+            self.end(each)
 
     @invariant()
-    def nothing_is_promised_twice(self):
-        if self.certain:
-            assert all(self.server.used(each) <= ROOM for each in SUPERS)
+    def a_share_is_exceeded_by_late_pods_only(self):
+        for super_id in SUPERS:
+            assert self.server.used(super_id) <= ROOM + late_at(self.server, self.late, super_id)
 
     @invariant()
-    def the_book_holds_its_pods_and_its_promises(self):
-        pods = self.server.pods
+    def the_book_holds_the_pods_that_were_seen_and_the_promises_that_stand(self):
         for super_id in SUPERS:
             seen = sum(
-                each.needs.requests["cpu"] for each in pods.accounting.pods.values() if each.label == super_id
+                each.needs.requests["cpu"]
+                for each in self.server.pods.accounting.pods.values()
+                if each.label == super_id
             )
-            promised = sum(
-                each.requests["cpu"]
-                for each in pods.promises.standing.get(NS, ())
-                if each.super_id == super_id
-            )
-            assert self.server.used(super_id) == seen + promised
+            there = [each for each in self.standing() if each.promise.super_id == super_id]
+            sure = sum(each.cpu for each in there if not self.may_be_gone(each))
+            assert seen + sure <= self.server.used(super_id) <= seen + sum(each.cpu for each in there)
 
     @invariant()
-    def what_stands_counts(self):
-        if self.certain:
-            gone = {each.uid for kind, each in self.server.events if kind == "DELETED"}
-            assert not gone & {each["metadata"]["uid"] for each in self.server.objects.values()}
-            for super_id in SUPERS:
-                assert self.server.used(super_id) >= self.server.standing(super_id)
+    def what_stands_and_is_not_late_counts(self):
+        known = {each.uid for each in self.server.pods.accounting.pods.values()}
+        for super_id in SUPERS:
+            late = sum(
+                cpu_of(each)
+                for each in self.server.objects.values()
+                if each["metadata"]["uid"] not in known
+                and home(each) == super_id == self.late.get(each["metadata"]["uid"])
+            )
+            assert self.server.used(super_id) >= self.server.standing(super_id) - late
 
     def teardown(self) -> None:
         """Let everything come to rest: the book equals what stands, and nobody waits for free room."""
-        for each in self.creations:
+        for each in list(self.open):
             if each.revision:
-                each.promise.written(each.revision)
+                self.tell(each)
             else:
-                each.promise.give_back()
+                self.give_back(each)
         for _ in range(3):
             self.server.deliver_all()
             self.server.wait(WRITTEN_SECONDS)
-            self.server.work()
-        assert len(self.server.pods.promises) == 0
+            self.schedule()
+        assert nothing_is_kept(self.server)
         for super_id in SUPERS:
             assert self.server.used(super_id) == self.server.standing(super_id)
-            assert self.server.used(super_id) <= ROOM or not self.certain
             free = ROOM - self.server.used(super_id)
             waiting = [cpu_of(each) for each in self.server.objects.values() if not home(each)]
             # Room may be held for a Pod that has waited for long.
             assert any(free < cpu <= ROOM for cpu in waiting) or all(cpu > free for cpu in waiting)
+        self.a_share_is_exceeded_by_late_pods_only()
 
 
 TestPromises = PromisesMachine.TestCase

@@ -28,7 +28,7 @@ collect_ignore = [
     # They need kube-schedulers, which allocate devices, and nodes without drivers.
     *(["test_devices.py"] if HOLLOW or os.environ.get("VCSYNC_NODES") == "real" else []),
     # Embedded control planes ask the Pod scheduler in another way.
-    *(["test_placement_webhook.py"] if EMBEDDED_TENANTS else []),
+    *(["test_placement_service.py", "test_placement_webhook.py"] if EMBEDDED_TENANTS else []),
 ]
 """Modules that cannot run in a form of the pool. A skipped test would fail its suite."""
 SETUP_AND_TEST_SECONDS = 240

@@ -12,11 +12,10 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from placement_kit import SERVICE, addresses, create, created, placed_at_creation
 from pool_kit import Json, Pool, Space, container, deployment, pod, quota, read, super_of
 
 from hack.system import SystemFailed
@@ -27,7 +26,6 @@ from vcsync.api import names
 ROLE = "podscheduler"
 ENDPOINT = "192.0.2.7"
 """Address that the leader gives as its own. Nobody uses the Service here."""
-SERVICE = Path(__file__).resolve().parents[3] / "config/deploy/placement-webhook/service.yaml"
 CONFIGURATION = (
     f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{names.PLACEMENT_WEBHOOK}"
 )
@@ -116,32 +114,6 @@ def asking(pool: Pool) -> Iterator[Asking]:
         pool.system.options.clear()
         pool.system.terminate(ROLE)
         pool.system.start(ROLE)
-
-
-def create(space: Space, body: Json, query: str = "") -> tuple[int, Json]:
-    """Create a Pod, and return the answer of the control plane."""
-    return space.tenant.call("POST", f"/api/v1/namespaces/{space.name}/pods{query}", body)
-
-
-def created(space: Space, name: str, **spec: Any) -> str:
-    """Create a Pod, and return the super cluster that it names at its creation."""
-    code, answer = create(space, pod(name, **spec))
-    assert code == 201, answer
-    return super_of(answer)
-
-
-def placed_at_creation(space: Space) -> str:
-    """Create Pods until one is placed at its creation. The first ones may be created before the scheduler knows the namespace."""
-
-    def one() -> str:
-        name = f"p-{uuid.uuid4().hex[:6]}"
-        found = created(space, name)
-        if not found:
-            space.kubectl("delete", "pod", name, "--wait=true")
-        assert found
-        return name
-
-    return eventually(one)
 
 
 def large(cpu: str) -> Json:
@@ -371,18 +343,11 @@ def test_a_review_about_a_namespace_of_another_tenant_promises_nothing_there(
 
 def test_the_leader_writes_its_address_into_the_service(asking: Asking) -> None:
     meta = asking.pool.bed.meta
-
-    def addresses() -> list[str]:
-        name = f"{names.SYSTEM_NAMESPACE}/endpointslices/{names.PLACEMENT_SERVICE}"
-        found = read(meta, f"/apis/discovery.k8s.io/v1/namespaces/{name}")
-        assert found is not None
-        return [address for each in found["endpoints"] or () for address in each["addresses"]]
-
     meta.kubectl("apply", "-f", str(SERVICE))
     try:
-        eventually(lambda: addresses() == [ENDPOINT])
+        eventually(lambda: addresses(meta) == [ENDPOINT])
         meta.kubectl("apply", "-f", str(SERVICE))
-        assert addresses() == [ENDPOINT], "an operator who applies the manifests again changes nothing"
+        assert addresses(meta) == [ENDPOINT], "an operator who applies the manifests again changes nothing"
     finally:
         meta.kubectl("delete", "-f", str(SERVICE))
 

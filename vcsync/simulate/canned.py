@@ -21,7 +21,9 @@ KEPT_LINES = 10_000
 LINE_SECONDS = 1.0
 _SEPARATORS = re.compile(r"&&|\|\||;|\n|(?<![>&])&(?![>&])")
 _STDERR = re.compile(r"\s*1?>\s*&\s*2\b|\s*>\s*/dev/stderr\b")
-_SECONDS = re.compile(r"^\d+(?:\.\d+)?s?$")
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?|inf(?:inity)?)([smhd]?)$")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+"""Suffix of a duration of sleep(1) -> seconds."""
 
 
 class CommandResult(Struct, frozen=True):
@@ -30,7 +32,7 @@ class CommandResult(Struct, frozen=True):
     Attributes:
         text: pairs of whether it is on stderr, and a line.
         code: its exit code.
-        seconds: its duration.
+        seconds: its duration; infinity: it does not end.
         reads: whether it sends back its input.
         known: whether the simulation knows all parts of it.
     """
@@ -61,8 +63,8 @@ def say(command: Sequence[str], host: str) -> CommandResult:
         code = 1 if name == "false" else 0
         reads = reads or name in READERS
         known = known and name not in READERS
-        if name == "sleep" and rest and _SECONDS.match(rest[0]):
-            seconds += float(rest[0].removesuffix("s"))
+        if name == "sleep" and rest and (duration := _DURATION.match(rest[0])):
+            seconds += float(duration[1]) * _UNITS[duration[2]]
         elif name == "echo":
             lines.append((on_stderr, " ".join(rest[1:] if rest[:1] == ["-n"] else rest)))
         elif name == "hostname":
@@ -86,8 +88,10 @@ def _commands(command: Sequence[str]) -> list[str] | None:
     name = command[0].rpartition("/")[2]
     if name in SHELLS:
         for at, word in enumerate(command[1:], 1):
-            if word.startswith("-") and word.endswith("c") and at + 1 < len(command):
-                return [each.strip() for each in _SEPARATORS.split(command[at + 1])]
+            if word.startswith("-") and word.endswith("c"):
+                # The script is the first operand, after all options.
+                script = next((each for each in command[at + 1 :] if not each.startswith(("-", "+"))), None)
+                return None if script is None else [each.strip() for each in _SEPARATORS.split(script)]
         return None
     return [shlex.join(command)]
 

@@ -27,7 +27,6 @@ BACKOFF = (10.0, 300.0)
 """Seconds before a failed container is restarted: the first time, and at most."""
 KILLED = 137
 _FAILS = re.compile(r"^(?!.*exit 0\b).*(?:exit ([1-9]\d{0,2})\b|(?:^|/)false$)", re.DOTALL)
-_SLEEPS = re.compile(r"^(?:\S*/)?sleep (\d+(?:\.\d+)?)(?:s)?$")
 _PRESSED = {MEMORY: "memory", DISK: "ephemeral-storage"}
 
 
@@ -116,7 +115,7 @@ def next_step(
     step = _starting(case) if status.phase == "Pending" else _running(case)
     if left < math.inf and (step is None or step.after > left):
         return Step(left)
-    return step
+    return None if step is None or step.after == math.inf else step
 
 
 def _stopping(case: _Case) -> Step | None:
@@ -211,9 +210,8 @@ def _end_of_command(first: Container, pod: Envelope, *, always: bool) -> _End | 
             return _End(said.seconds, said.code)
     if not is_job:
         return None
-    command = " ".join(first.words)
-    sleeps, fails = _SLEEPS.match(command), _FAILS.search(command)
-    return _End(float(sleeps[1]) if sleeps else 0.0, int(fails[1] or 1) if fails else 0)
+    fails = _FAILS.search(" ".join(first.words))
+    return _End(0.0, int(fails[1] or 1) if fails else 0)
 
 
 def _pause(restarts: int) -> float:

@@ -1,5 +1,6 @@
 """The simulated output of containers."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,6 +38,12 @@ def after(seconds: float) -> datetime:
         (["/bin/false"], [], 1, 0),
         (["sleep", "2.5"], [], 0, 2.5),
         (["bash", "-c", "sleep 1\nsleep 2s\nhostname"], [(False, "p")], 0, 3),
+        (["sh", "-c", "-x", "sleep 2 && exit 1"], [], 1, 2),
+        (["sh", "-c", "+e", "--", "echo a"], [(False, "a")], 0, 0),
+        (["sleep", "0.5m"], [], 0, 30),
+        (["sleep", "2h"], [], 0, 7200),
+        (["sleep", "1d"], [], 0, 86400),
+        (["sleep", "infinity"], [], 0, math.inf),
         (["nginx", "-g", "daemon off;"], [(False, "nginx -g daemon off;")], 0, 0),
         (["sh", "-c", "exit"], [], 0, 0),
         (["sh", "-c", "echo 'unclosed"], [(False, "'unclosed")], 0, 0),
@@ -56,6 +63,7 @@ def test_the_simulated_output_of_commands(command: Any, text: Any, code: int, se
         (["sh", "-c", "exit $CODE"], False, False),
         (["cat"], False, True),
         (["sh"], False, True),
+        (["sh", "-c", "-x"], False, True),
     ],
 )
 def test_unknown_commands_and_commands_that_read_are_recognized(

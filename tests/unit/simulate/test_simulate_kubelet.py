@@ -249,6 +249,14 @@ def test_a_jobs_pod_sleeps_as_long_as_it_says(command: Any) -> None:
     assert (found.after, found.status["phase"]) == (20, "Succeeded")
 
 
+@pytest.mark.parametrize("command", [["sleep", "infinity"], ["sh", "-c", "sleep infinity; exit 1"]])
+def test_a_command_that_sleeps_for_ever_does_not_end(command: Any) -> None:
+    assert step(pod(running(), job=True, command=command, restartPolicy="Never")) is None
+    assert step(pod(initContainers=[{"name": "i", "command": command}])) is None
+    limited = pod(running(), command=command, restartPolicy="Never", activeDeadlineSeconds=5)
+    assert step(limited).after == 5
+
+
 def test_a_pod_with_restart_policy_never_ends_as_its_script_would() -> None:
     command = ["sh", "-c", "echo hi; sleep 2; exit 3"]
     found = step(pod(running(), command=command, restartPolicy="Never"))

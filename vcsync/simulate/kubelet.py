@@ -3,7 +3,8 @@
 `canned` simulates the commands of containers. A Pod of a Job, or with a restart policy other than Always, ends when its
 script would, if the simulation knows the whole script. In a Job, `sleep 5` ends after five seconds, `exit 3` and `false`
 end with that code unless the script also contains `exit 0`, and all other commands succeed soon. Other Pods run forever.
-The image `pause` never ends. A probe by command fails if the command would; all other probes succeed.
+The image `pause` never ends. A probe by command fails if the command would; all other probes succeed. A hook takes as long
+as its command would, or its `sleep`.
 """
 
 import math
@@ -19,7 +20,7 @@ from vcsync.objects.envelope import Envelope, decode
 from vcsync.simulate import canned, reports
 from vcsync.simulate.chance import Latency, share
 from vcsync.simulate.nodes import DISK, MEMORY
-from vcsync.simulate.reports import Container, Place, Spec, Status
+from vcsync.simulate.reports import Container, Hook, Place, Spec, Status
 
 JOB_LABEL = "batch.kubernetes.io/job-name"
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -125,7 +126,11 @@ def _stopping(case: _Case) -> Step | None:
     """
     pod, status, behaviour = case.pod, case.status, case.behaviour
     grace = float(pod.deletion_grace_seconds or 0)
-    wait = min(behaviour.stop.draw(behaviour.seed, *case.who, "stop"), grace)
+    hooks = (each.lifecycle.pre_stop for each in case.spec.containers or () if each.lifecycle)
+    hooked = (
+        max((_duration(each, pod.name) for each in hooks), default=0.0) if status.phase == "Running" else 0.0
+    )
+    wait = min(hooked + behaviour.stop.draw(behaviour.seed, *case.who, "stop"), grace)
     left = max(wait - case.passed, 0.0)
     if pod.finalizers and status.phase not in FINISHED:
         return Step(left, reports.ended(pod, case.spec, status, KILLED, case.now))
@@ -155,10 +160,18 @@ def _starting(case: _Case) -> Step:
             left = max(wait + _pause(status.init_restarts) - case.passed, 0.0)
             failed = (position, said.code)
             return Step(left, reports.init_failed(pod, spec, status, case.place, failed, case.now))
+    # The kubelet starts one container after the other, and reports none as running before its hook has ended.
+    hooks = (each.lifecycle.post_start for each in spec.containers or () if each.lifecycle)
+    wait += sum(_duration(each, pod.name) for each in hooks)
     unready = _unready(spec, pod.name, 0.0)
     return Step(
         max(wait - case.passed, 0.0), reports.started(pod, spec, status, case.place, unready, case.now)
     )
+
+
+def _duration(hook: Hook | None, host: str) -> float:
+    """Return the seconds that a hook takes."""
+    return canned.say(hook.command, host).seconds if hook is not None else 0.0
 
 
 # ---- Running -----------------------------------------------------------------------------

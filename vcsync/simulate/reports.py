@@ -38,6 +38,31 @@ class Probe(Struct, rename="camel"):
         return (self.exec.command or ()) if self.exec is not None else ()
 
 
+class _Sleep(Struct):
+    seconds: int = 0
+
+
+class Hook(Struct):
+    """The parts of a lifecycle hook."""
+
+    exec: _Exec | None = None
+    sleep: _Sleep | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return its command; empty: it uses the network."""
+        if self.sleep is not None:
+            return ("sleep", str(self.sleep.seconds))
+        return (self.exec.command or ()) if self.exec is not None else ()
+
+
+class Lifecycle(Struct, rename="camel"):
+    """The hooks of a container."""
+
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
+
+
 class Container(Struct, rename="camel"):
     """The parts of a container's spec."""
 
@@ -47,6 +72,7 @@ class Container(Struct, rename="camel"):
     args: tuple[str, ...] | None = None
     resources: dict[str, Any] | None = None
     restart_policy: str = ""
+    lifecycle: Lifecycle | None = None
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None

@@ -312,6 +312,30 @@ def test_a_deleted_pod_ends_within_its_grace_period() -> None:
     assert (found.gone, found.after) == (True, 2)
 
 
+SLOW = {"exec": {"command": ["sleep", "2"]}}
+
+
+def test_containers_run_once_their_hooks_after_the_start_have_ended() -> None:
+    two = [
+        {"name": each, "lifecycle": {"postStart": hook}}
+        for each, hook in (("c", SLOW), ("d", {"sleep": {"seconds": 3}}))
+    ]
+    found = step(pod(containers=two), 1)
+    assert (found.after, found.status["phase"]) == (4, "Running")
+
+
+@pytest.mark.parametrize(
+    ("hook", "after"), [(SLOW, 1), ({"sleep": {"seconds": 60}}, 2), ({"httpGet": {"port": 80}}, 0), ({}, 0)]
+)
+def test_a_deleted_pod_ends_after_its_hook_or_its_grace_period(hook: Any, after: float) -> None:
+    found = step(pod(running(), container={"lifecycle": {"preStop": hook}}, metadata=deleted()), 1)
+    assert (found.after, found.gone) == (after, True)
+
+
+def test_the_hook_before_the_end_is_not_run_in_a_pod_that_does_not_run() -> None:
+    assert step(pod(container={"lifecycle": {"preStop": SLOW}}, metadata=deleted())).after == 0
+
+
 def test_a_deleted_pod_with_finalizers_ends_first() -> None:
     held = deleted(finalizers=["x/y"])
     ended = step(pod(running(), metadata=held))

@@ -31,6 +31,7 @@ class Operator:
         short: Those of the short form.
         copied: Folder below the module -> manifests that are copied there before the tests run.
         kustomized: File below the module -> kustomization whose objects it gets.
+        tags: Build tags of its tests, separated by commas.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Operator:
     short: tuple[str, ...] = ()
     copied: Mapping[str, Manifests] = field(default_factory=dict)
     kustomized: Mapping[str, str] = field(default_factory=dict)
+    tags: str = ""
 
 
 _CONTROLLER_RUNTIME = (

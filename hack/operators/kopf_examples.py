@@ -1,19 +1,17 @@
 """Runs kopf's examples as its own end-to-end tests do, on a hollow cluster and on a tenant of `vcsync up`."""
 
 import os
-import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from hack.operators.cases import Case, Comparison, again, compare, results_of_pytest
-from hack.testbed import TestBed, ensure
+from hack.operators.whole import hollow_cluster, tenant_of_up
+from hack.testbed import ensure
 from hack.testbed.binaries import BuildError, cache_root
-from tests.real.up_kit import Up
 from tests.real.waiting import eventually
 
 NAME = "kopf"
@@ -117,25 +115,6 @@ def run(folder: Path, kubeconfig: Path, logs: Path) -> dict[str, Case]:
             timeout=LIMIT_SECONDS, check=False,
         )  # fmt: skip
     return results_of_pytest(report.read_text(encoding="utf-8"))
-
-
-@contextmanager
-def hollow_cluster(folder: Path) -> Iterator[Path]:
-    """Run one hollow cluster of upstream's programs; yield its kubeconfig."""
-    with TestBed(supers=1, tenants=0, directory=folder) as bed:
-        yield bed.supers["r1"].kubeconfig
-
-
-@contextmanager
-def tenant_of_up(folder: Path) -> Iterator[Path]:
-    """Run `vcsync up` with two hollow super clusters; yield a tenant's kubeconfig."""
-    up = Up(folder)
-    try:
-        up.start("--tenants", "acme")
-        yield up.data / "acme.kubeconfig"
-    finally:
-        if up.begun and up.alive:
-            up.end(signal.SIGTERM)
 
 
 def _on_tenant(folder: Path, logs: Path) -> dict[str, Case]:

@@ -1,4 +1,4 @@
-"""Builds the test programs of operators' packages from their Go modules, and keeps them in the test bed's cache.
+"""Builds programs and test programs of operators from their Go modules, and keeps them in the test bed's cache.
 
 Nothing of the modules is copied into the repository. `go mod download` checks them against Go's database of checksums.
 """
@@ -59,15 +59,29 @@ def program(operator: Operator, package: str, report: Progress) -> Path:
     Raises:
         BuildError: it does not build.
     """
-    source, built = prepare(operator, report), folder_of(operator) / f"{slug(package)}.test"
+    flags = ("-tags", operator.tags) if operator.tags else ()
+    return _built(operator, package, f"{slug(package)}.test", ("test", "-c", "-vet=off", *flags), report)
+
+
+def command(operator: Operator, package: str, report: Progress) -> Path:
+    """Return the program whose main package this is. It is built unless it is in the cache.
+
+    Raises:
+        BuildError: it does not build.
+    """
+    return _built(operator, package, slug(package), ("build", "-buildvcs=false"), report)
+
+
+def _built(operator: Operator, package: str, name: str, verb: tuple[str, ...], report: Progress) -> Path:
+    source, built = prepare(operator, report), folder_of(operator) / name
     if built.exists():
         return built
-    report(f"{operator.name}: building the tests of {package}")
+    report(f"{operator.name}: building {name}")
     unfinished, log = built.with_suffix(".unfinished"), built.with_suffix(".build.log")
-    command = [str(find_go(report)), "test", "-c", "-vet=off", "-o", str(unfinished), f"./{package}"]
+    build = [str(find_go(report)), *verb, "-o", str(unfinished), f"./{package}"]
     with log.open("wb") as output:
         run = subprocess.run(
-            command, cwd=source, env=_environment(), stdout=output, stderr=subprocess.STDOUT, check=False
+            build, cwd=source, env=_environment(), stdout=output, stderr=subprocess.STDOUT, check=False
         )
     if run.returncode != 0 or not unfinished.exists():
         raise BuildError(f"{operator.name}: {package} does not build: {tail(log, 1)}; log: {log}")

@@ -143,6 +143,7 @@ SUITES = (
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
     Suite("upstream-cel", "the expressions of upstream's CEL tests on both servers", "verify", command=("hack.upstream_cel",)),
     Suite("operators", "operators' own tests on both servers", "verify", command=("hack.operators",)),
+    Suite("rollouts", "Argo Rollouts' own tests, with workloads", "verify", command=("hack.rollouts",)),
     Suite("kubectl", "kubectl's own tests on a tenant", "verify", command=("hack.kubectl_tests",)),
     Suite("crash", "a killed store loses no acknowledged write", "verify", _real("controlplane_crash")),
     Suite("package", "the installed package", "verify", _real("package")),

@@ -323,16 +323,19 @@ def _status(
     binding = bool(have.node_name) and not want.node_name and not v.deleting
     # Transparent metadata is written with the status: this needs one write, and no permission to patch a tenant's Pods.
     changes = metadata.upward_metadata(v, p, context)
-    status = None
+    status, gates = None, _gates(want)
     if have.node_name or not want.node_name:  # otherwise the cached p is older than v's binding
         status = pod_status.status_up(
-            v, p, _gates(want), context, spec_settled=spec_settled, binding=binding, refused=refused
+            v, p, gates, context, spec_settled=spec_settled, binding=binding, refused=refused
         )
     body: dict[str, Any] | None = None
     if changes or status:
         body = {"metadata": {**changes, "uid": v.uid}}
         if status:
             body["status"] = status
+        if status and gates and "conditions" in status:
+            # A merge patch replaces the whole list, and with it what the tenant has just said about a gate.
+            body["metadata"]["resourceVersion"] = v.resource_version
     if binding:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
         return EnsureNode(have.node_name), Bind(

@@ -523,6 +523,17 @@ def test_only_the_tenant_sets_readiness_gates(bench: Bench) -> None:
     assert condition_of(v_of(bench), "acme/ok")["status"] == "True"
 
 
+@pytest.mark.parametrize("gates", [[], [{"conditionType": "acme/ok"}]])
+def test_conditions_beside_those_of_readiness_gates_are_written_only_if_the_pod_is_unchanged(
+    bench: Bench, gates: list[Json]
+) -> None:
+    running(bench, {"readinessGates": gates})
+    condition_of(p_of(bench), "Ready")["status"] = "False"
+    (patch,) = actions(bench)
+    seen = v_of(bench)["metadata"]["resourceVersion"]
+    assert patch.patch["metadata"].get("resourceVersion") == (seen if gates else None)
+
+
 def test_the_mark_of_a_lost_super_cluster_stays_until_the_super_cluster_is_heard_from(bench: Bench) -> None:
     running(bench)
     ready = condition_of(v_of(bench), "Ready")

@@ -78,7 +78,7 @@ def _built(operator: Operator, package: str, name: str, verb: tuple[str, ...], r
         return built
     report(f"{operator.name}: building {name}")
     unfinished, log = built.with_suffix(".unfinished"), built.with_suffix(".build.log")
-    build = [str(find_go(report)), *verb, "-o", str(unfinished), f"./{package}"]
+    build = [str(find_go(report)), *verb, "-ldflags=-s -w", "-o", str(unfinished), f"./{package}"]
     with log.open("wb") as output:
         run = subprocess.run(
             build, cwd=source, env=_environment(), stdout=output, stderr=subprocess.STDOUT, check=False

@@ -49,7 +49,7 @@ def main() -> int:
             with installation.controller():
                 verdicts = _run(installation, chosen, reasons)
     _report(verdicts, reasons)
-    passed = sum(len(each.passed) + len(each.mended) for each in verdicts.values())
+    passed = sum(len(each.passed) + len(each.spared) for each in verdicts.values())
     failed = sum(len(each.known) for each in verdicts.values())
     unexpected = sum(len(each.unexpected) for each in verdicts.values())
     print(f"{passed} cases passed, {failed} failed as known, {unexpected} failed unexpectedly")
@@ -93,7 +93,7 @@ def _report(verdicts: Mapping[str, Verdict], reasons: Mapping[str, str]) -> None
     """Print a table with a line for each suite, then every case that did not pass, and those of the table that did."""
     print(f"\n{ROLLOUTS.name} {ROLLOUTS.version:<18}{'cases':>8}{'passed':>8}{'known':>8}{'failed':>8}")
     for suite, each in verdicts.items():
-        passed = len(each.passed) + len(each.mended)
+        passed = len(each.passed) + len(each.spared)
         count = passed + len(each.known) + len(each.unexpected)
         print(f"{suite:<32}{count:>8}{passed:>8}{len(each.known):>8}{len(each.unexpected):>8}")
     for each in verdicts.values():
@@ -101,7 +101,7 @@ def _report(verdicts: Mapping[str, Verdict], reasons: Mapping[str, str]) -> None
             print(f"known: {name}: {reasons[name]}")
         for name, message in each.unexpected.items():
             print(f"failed: {name}: {message}")
-        for name in each.mended:
+        for name in each.spared:
             print(f"known.yaml: {name} passes; remove it", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""What is built of Argo Rollouts, and the cases that run, as data."""
+"""The programs of Argo Rollouts and the cases of its tests, as data."""
 
 from collections.abc import Mapping
 from pathlib import Path

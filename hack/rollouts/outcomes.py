@@ -14,19 +14,19 @@ _SHOWN = 300
 
 
 class Verdict(NamedTuple):
-    """What a run says about the fixed cases.
+    """Results of the fixed cases, compared with the table.
 
     Attributes:
         passed: Cases that passed as expected.
         known: Cases that failed as the table says.
         unexpected: Case that failed or did not run -> its message.
-        mended: Cases of the table that passed.
+        spared: Cases of the table that passed.
     """
 
     passed: tuple[str, ...]
     known: tuple[str, ...]
     unexpected: Mapping[str, str]
-    mended: tuple[str, ...]
+    spared: tuple[str, ...]
 
 
 def cases(log: str) -> dict[str, Case]:
@@ -61,17 +61,19 @@ def judge(expected: Iterable[str], known: Mapping[str, str], found: Mapping[str,
         known: name of each case that is expected to fail -> reason.
         found: the results.
     """
-    passed, failed, mended = [], [], []
+    passed: list[str] = []
+    failed: list[str] = []
+    spared: list[str] = []
     unexpected: dict[str, str] = {}
     for name in expected:
         case = found.get(name, Case("failed", "it did not run"))
         if case.outcome == "passed":
-            (mended if name in known else passed).append(name)
+            (spared if name in known else passed).append(name)
         elif name in known:
             failed.append(name)
         else:
             unexpected[name] = case.message
-    return Verdict(tuple(passed), tuple(failed), unexpected, tuple(mended))
+    return Verdict(tuple(passed), tuple(failed), unexpected, tuple(spared))
 
 
 def _shown(text: str) -> str:

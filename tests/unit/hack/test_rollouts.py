@@ -48,7 +48,7 @@ def test_a_failed_case_says_why_in_its_own_words_or_in_those_of_its_log() -> Non
         (PASSED, False, "passed"),
         (FAILED, True, "known"),
         (FAILED, False, "unexpected"),
-        (PASSED, True, "mended"),
+        (PASSED, True, "spared"),
         (None, False, "unexpected"),
         (None, True, "known"),
     ],

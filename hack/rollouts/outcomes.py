@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hack.operators.cases import Case, results
 
 _NOW = re.compile(r"^=== (?:RUN|CONT|NAME)\s+(\S+)")
-_TOLD = re.compile(r"^\s+\w+\.go:\d+: (.+)")
+_TOLD = re.compile(r"^\s+(?:\w+\.go:\d+: |Error:\s+)(.+)")
+"""Message of `t.Fatal`, or of an assertion of testify, which begins below its first line."""
 _LOGGED = re.compile(r'\blevel=(?:error|fatal|warning) msg="((?:[^"\\]|\\.)*)"')
 _SHOWN = 300
 """Characters of the message of a failure."""

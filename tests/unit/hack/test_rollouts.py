@@ -19,12 +19,18 @@ time="2026-01-01T00:00:02Z" level=warning msg="unexpected stable pod count" roll
 === RUN   TestCanarySuite/TestAbort
 === NAME  TestCanarySuite/TestSilent
     suite.go:90: test panicked: no pods
+=== RUN   TestCanarySuite/TestCount
+    canary_test.go:516: \n\
+        \tError Trace:\tcanary_test.go:516
+        \tError:      \tNot equal: 1 and 2
+        \tTest:       \tTestCanarySuite/TestCount
 === RUN   TestCanarySuite/TestLater
 --- FAIL: TestCanarySuite (9.00s)
     --- FAIL: TestCanarySuite/TestScaling (1.00s)
     --- FAIL: TestCanarySuite/TestDelay (4.00s)
     --- FAIL: TestCanarySuite/TestSilent (1.00s)
     --- PASS: TestCanarySuite/TestAbort (3.00s)
+    --- FAIL: TestCanarySuite/TestCount (1.00s)
     --- SKIP: TestCanarySuite/TestLater (0.00s)
 FAIL
 """
@@ -39,6 +45,7 @@ def test_a_failed_case_says_why_in_its_own_words_or_in_those_of_its_log() -> Non
         ),
         "TestCanarySuite/TestSilent": Case("failed", "test panicked: no pods"),
         "TestCanarySuite/TestAbort": PASSED,
+        "TestCanarySuite/TestCount": Case("failed", "Not equal: 1 and 2"),
     }
 
 

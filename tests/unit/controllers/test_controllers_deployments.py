@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vcsync.controllers.deployment.deployment_plan import DEPLOYMENT
 from vcsync.controllers.deployment.objects import HASH_LABEL, REVISION, REVISION_HISTORY
-from vcsync.controllers.framework.plan import Create
+from vcsync.controllers.framework.plan import Create, Patch
 from vcsync.controllers.replicaset.replicaset_plan import REPLICA_SET
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
@@ -95,6 +95,16 @@ def test_a_new_deployment_creates_a_replica_set_with_hash_revision_and_annotatio
     assert status(world)["availableReplicas"] == status(world)["updatedReplicas"] == 4
     assert progress(world) == ("True", "NewReplicaSetAvailable")
     assert any(event.message.startswith("Scaled up replica set web-") for event in world.events)
+
+
+def test_a_revision_is_noted_with_the_status_and_does_not_raise_the_generation() -> None:
+    """A change of annotations raises the generation, except one that comes with the status."""
+    world = started()
+    update(world, "two")
+    roll(world)
+    patches = [each for each in world.written if isinstance(each, Patch) and each.resource is DEPLOYMENTS]
+    assert patches
+    assert {each.subresource for each in patches} == {"status"}
 
 
 def test_an_update_replaces_all_pods_and_keeps_the_old_set_for_rollback() -> None:

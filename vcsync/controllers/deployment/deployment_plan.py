@@ -272,9 +272,10 @@ def _noted(family: Family) -> Steps:
 
 
 def _revision_patch(deployment: Deployment, revision: str) -> Patch:
+    """Return the patch that notes a Deployment's revision. As part of the status it does not raise the generation."""
     envelope = deployment.envelope
     patch = {"metadata": {"uid": envelope.uid, "annotations": {REVISION: revision}}}
-    return Patch(DEPLOYMENTS, namespace_of(envelope), envelope.name, patch)
+    return Patch(DEPLOYMENTS, namespace_of(envelope), envelope.name, patch, subresource="status")
 
 
 def _history(history: str, revision: str) -> str:

@@ -30,7 +30,6 @@ CASES: Mapping[str, tuple[str, ...]] = {
         "TestCanaryProgressDeadlineExceededWithPause",
         "TestCanaryScaleDownDelay",
         "TestCanaryScaleDownDelayWithProgressDeadline",
-        "TestCanaryScaleDownOnAbort",
         "TestCanaryScaleDownOnAbortNoTrafficRouting",
         "TestCanarySetCanaryScale",
         "TestCanaryUnScaleDownOnAbort",
@@ -85,7 +84,11 @@ CASES: Mapping[str, tuple[str, ...]] = {
         "TestWorkloadRefTemplate",
     ),
 }
-"""Suite -> its cases. `TestControllerMetrics` is left out: it asks the controller, not the cluster, on a fixed port."""
+"""Suite -> its cases.
+
+Two are left out. `TestControllerMetrics` asks the controller, not the cluster, on a fixed port. `TestCanaryScaleDownOnAbort`
+passes by chance on any cluster: it looks once at a Service's selector, which the controller switches back and forth.
+"""
 
 KNOWN: Mapping[str, Mapping[str, str]] = yaml.safe_load(
     (Path(__file__).parent / "known.yaml").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from hack.testbed import TestBed
 from tests.real.pool.pool_kit import Json, Pool, Space, deployment, read, super_of
 from tests.real.waiting import eventually
 from vcsync.api import names
+from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.podscheduler.evictions import EVICTED
 from vcsync.syncer.tenant import SLICES_LOST
 
@@ -37,7 +38,8 @@ def impatient_pool(directory: Path) -> Iterator[Pool]:
 
 @contextmanager
 def space_on_all(pool: Pool) -> Iterator[Space]:
-    """Make a namespace with a slice on each super cluster, once those that an earlier test had fail are back."""
+    """Make a namespace with a slice on each super cluster, of whose earlier failures nothing is remembered."""
+    forget_failures(pool.bed, pool.system)
     eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in pool.supers), RETURN_SECONDS)
     with pool.space(hard=THREE_SLICES) as space:
         yield space
@@ -76,6 +78,17 @@ def restart_schedulers(pool: Pool) -> None:
         pool.system.terminate(scheduler)
     pool.system.start(*SCHEDULERS)
     eventually(lambda: all(seen(pool, scheduler) for scheduler in SCHEDULERS))
+
+
+def forget_failures(bed: TestBed, system: System) -> None:
+    """Begin new terms of both schedulers without the records of earlier ones. Each failure doubles the quiet time."""
+    for scheduler in SCHEDULERS:
+        system.terminate(scheduler)
+    for super_id in bed.supers:
+        path = SUPER_CLUSTERS.path(name=super_id, subresource="status")
+        code, answer = bed.meta.call("PATCH", path, {"status": {"failure": None}})
+        assert code == 200, answer
+    system.start(*SCHEDULERS)
 
 
 def uids(pods: list[Json]) -> set[str]:

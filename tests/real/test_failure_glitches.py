@@ -25,6 +25,7 @@ from tests.real.failure_kit import (
     SCHEDULERS,
     THREE_SLICES,
     copies,
+    forget_failures,
     health,
     lifted,
     listed,
@@ -43,7 +44,6 @@ from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, p
 from tests.real.pool.volume_kit import CLAIMS, claim, published, shown
 from tests.real.waiting import eventually
 from vcsync.api import names
-from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.podscheduler.evictions import FENCED
 from vcsync.tenancy.health import HELD
 
@@ -117,13 +117,7 @@ def rerouted(kubeconfig: Path, server: str, by: str) -> Path:
 @pytest.fixture
 def pool(bed: TestBed, system: System) -> Pool:
     """The pool, of whose failures nothing is remembered."""
-    for role in SCHEDULERS:
-        system.terminate(role)
-    for super_id in bed.supers:
-        path = SUPER_CLUSTERS.path(name=super_id, subresource="status")
-        code, answer = bed.meta.call("PATCH", path, {"status": {"failure": None}})
-        assert code == 200, answer
-    system.start(*SCHEDULERS)
+    forget_failures(bed, system)
     return Pool(bed, system)
 
 

@@ -66,3 +66,5 @@ HARMLESS_SECRET_TYPES = frozenset(
     }
 )
 """Secret types of the kubernetes.io domain that are kept in a super cluster; the others of the domain become Opaque."""
+EMPTY_NAMESPACES = frozenset({"kube-node-lease", "kube-public", "vcsync-system"})
+"""Namespaces of a tenant in which no Pods run, so that they have no default quota."""

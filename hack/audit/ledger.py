@@ -107,7 +107,7 @@ def _quota(tenant: Tenant, namespace: str) -> dict[str, Fraction]:
                 if key in (hard := spec.get("hard") or {}):
                     bound = amount(hard[key])
                     bounds[dimension] = min(bound, bounds.get(dimension, bound))
-    default = amounts(tenant.spec.get("defaultQuota"))
+    default = amounts(None if namespace in keys.EMPTY_NAMESPACES else tenant.spec.get("defaultQuota"))
     return {name: default[name] for name in DIMENSIONS if name in default} | bounds
 
 

@@ -3,15 +3,29 @@
 import http.client
 import threading
 from collections import Counter
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from hack.chaos import actions, claims, published
 from hack.chaos.actions import Action
-from hack.chaos.users import Users
-from hack.testbed.cluster import Cluster
+from hack.chaos.users import Session, Users
 
 ACTIONS = (*actions.ACTIONS, *claims.ACTIONS, *published.ACTIONS)
 """The actions of users, with their relative frequencies."""
 PATIENCE = 30.0
+
+
+class ControlPlane(Protocol):
+    """A tenant's control plane, for its users."""
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        ...
+
+    def session(self, timeout: float) -> AbstractContextManager[Session]:
+        """Return a connection as the tenant's administrator. `timeout` is in seconds."""
+        ...
 
 
 class Churn:
@@ -29,7 +43,7 @@ class Churn:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ControlPlane,
         seed: int,
         *,
         pause: float,

@@ -2,10 +2,9 @@
 
 import base64
 import random
-from typing import Any
+from typing import Any, Protocol
 
 from hack.chaos.answers import is_expected
-from hack.testbed.cluster import Session
 
 Json = dict[str, Any]
 
@@ -22,6 +21,14 @@ GROUPS = {
     "statefulsets": "/apis/apps/v1",
 }
 """Path of the API group of each kind that is not in the core group."""
+
+
+class Session(Protocol):
+    """A connection to a tenant's API server; after a failure, the next call reopens it."""
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send one request; return the status code and the decoded JSON (or text) of the answer."""
+        ...
 
 
 class Users:

@@ -137,7 +137,11 @@ SUITES = (
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite(
         "chaos", "five minutes of faults and users of every kind, six tenants on three super clusters", "verify",
-        ("tests/chaos",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"}, servers=10,
+        ("tests/chaos/test_chaos.py",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"}, servers=10,
+    ),
+    Suite(
+        "chaos-up", "five minutes of kills of `vcsync up` and users of every kind", "verify",
+        ("tests/chaos/test_up_chaos.py",), environment={"CHAOS_SECONDS": "600"},
     ),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),

@@ -50,6 +50,7 @@ def seen(pool: Pool, scheduler: str) -> dict[str, Json]:
     status = pool.system.status(scheduler)["roles"][scheduler]
     assert "superClusters" in status, f"{scheduler} does not lead at present"
     found: dict[str, Json] = status["superClusters"]
+    assert found.keys() == set(pool.supers), f"{scheduler} has not read the pool yet"
     return found
 
 

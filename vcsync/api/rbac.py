@@ -853,21 +853,11 @@ def _conditions_only() -> list[Manifest]:
 
     The other fields define which tenants exist and which namespaces belong to them. A recorded UID cannot change anyway.
     """
-    account = names.service_account(names.ROLE_NSSCHEDULER)
-    others = ("phase", "clusterNamespace", "message", "reason")
-    return _validating_policy(
-        f"{account}-virtualclusters-status",
+    return _status_stays(
         names.ROLE_NSSCHEDULER,
-        group=names.GROUP,
-        operations=("UPDATE",),
-        resource="virtualclusters/status",
-        validations=[
-            {
-                "expression": " && ".join(map(_same_in_status, others)),
-                "message": f"{account} may only change conditions and record controlPlaneUID in the status of virtualclusters",
-                "reason": "Forbidden",
-            }
-        ],
+        "virtualclusters",
+        ("phase", "clusterNamespace", "message", "reason"),
+        "may only change conditions and record controlPlaneUID in the status of virtualclusters",
     )
 
 
@@ -876,37 +866,44 @@ def _failures_only() -> list[Manifest]:
 
     The other fields say what super clusters have and how they are, which their syncers know.
     """
-    account = names.service_account(names.ROLE_NSSCHEDULER)
-    others = [each.encode_name for each in fields(SuperClusterStatus) if each.name != "failure"]
-    return _validating_policy(
-        f"{account}-superclusters-status",
+    return _status_stays(
         names.ROLE_NSSCHEDULER,
-        group=names.GROUP,
-        operations=("UPDATE",),
-        resource="superclusters/status",
-        validations=[
-            {
-                "expression": " && ".join(map(_same_in_status, others)),
-                "message": f"{account} may only record failures in the status of superclusters",
-                "reason": "Forbidden",
-            }
-        ],
+        "superclusters",
+        [each.encode_name for each in fields(SuperClusterStatus) if each.name != "failure"],
+        "may only record failures in the status of superclusters",
     )
 
 
 def _no_failures() -> list[Manifest]:
     """Keep syncers from the record of failures, by which slices and Pods leave super clusters."""
-    account = names.service_account(names.ROLE_SYNCER)
-    return _validating_policy(
-        f"{account}-superclusters-status",
+    return _status_stays(
         names.ROLE_SYNCER,
+        "superclusters",
+        ("failure",),
+        "may not change the record of failures in the status of superclusters",
+    )
+
+
+def _status_stays(role: str, plural: str, unchanged: Sequence[str], rule: str) -> list[Manifest]:
+    """Keep a role from changing fields of the status of one of our kinds.
+
+    Args:
+        role: the role.
+        plural: the kind's resource.
+        unchanged: the fields.
+        rule: the rule in words, after the name of the role's account.
+    """
+    account = names.service_account(role)
+    return _validating_policy(
+        f"{account}-{plural}-status",
+        role,
         group=names.GROUP,
         operations=("UPDATE",),
-        resource="superclusters/status",
+        resource=f"{plural}/status",
         validations=[
             {
-                "expression": _same_in_status("failure"),
-                "message": f"{account} may not change the record of failures in the status of superclusters",
+                "expression": " && ".join(map(_same_in_status, unchanged)),
+                "message": f"{account} {rule}",
                 "reason": "Forbidden",
             }
         ],

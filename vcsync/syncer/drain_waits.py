@@ -31,7 +31,7 @@ class Waits:
 
     @property
     def many(self) -> bool:
-        """Whether the step requests no more."""
+        """True if the step has had so many refusals that it requests no more."""
         return len(self.budgets) + len(self.replacements) >= MOST_REFUSALS
 
     @property

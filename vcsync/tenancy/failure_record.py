@@ -53,7 +53,7 @@ class Moment(Struct, frozen=True):
 
 
 class Crowd(Struct, frozen=True):
-    """Whether most of the pool was out of touch.
+    """Times at which most of the pool is out of touch.
 
     Attributes:
         present: whether it is so now.

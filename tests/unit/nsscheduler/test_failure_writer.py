@@ -1,4 +1,4 @@
-"""What is known of failures is written once for each change, and only by a leader."""
+"""A leader writes a record of failures once for each change, and nothing at rest."""
 
 from __future__ import annotations
 

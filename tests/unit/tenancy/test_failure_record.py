@@ -1,4 +1,4 @@
-"""What is stored of failures: tables, and the way there and back."""
+"""Conversion of failures into records and back."""
 
 from __future__ import annotations
 

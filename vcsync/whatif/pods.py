@@ -1,7 +1,7 @@
 """Counts the Pods of a tenant on super clusters, as far as answers about lost ones depend on them. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -18,23 +18,67 @@ from vcsync.whatif.snapshot import NamespaceState, PodCounts, Snapshot
 _STATEFUL_SET = "StatefulSet"
 
 
-class TenantPods(Struct, frozen=True):
-    """The unfinished Pods of a tenant with a super cluster, and its claims with one.
+class _There(Struct):
+    """Counts of one namespace's Pods and claims on one super cluster.
 
     Attributes:
-        pods: the Pods, of all namespaces.
-        claims: the PersistentVolumeClaims.
+        pods: all Pods.
+        of_stateful_sets: Pods of StatefulSets without claims.
+        needs: those of the Pods with claims.
+        claims: PersistentVolumeClaims.
     """
 
-    pods: tuple[Envelope, ...]
-    claims: tuple[Envelope, ...]
-
-
-class _There(Struct):
-    """Pods and claims of one namespace on one super cluster; `stateful`: whether the Pod belongs to a StatefulSet."""
-
-    pods: list[tuple[PodNeeds, bool]]
+    pods: int = 0
+    of_stateful_sets: int = 0
+    needs: list[PodNeeds] = []
     claims: int = 0
+
+
+class TenantPods:
+    """Counts of a tenant's unfinished Pods and of its claims, by namespace and super cluster.
+
+    Labels are the tenant's. A wrong one concerns its own slices only.
+    """
+
+    def __init__(self) -> None:
+        self._places: defaultdict[tuple[str, str], _There] = defaultdict(_There)
+
+    def add_pods(self, pods: Iterable[Envelope]) -> None:
+        """Count Pods."""
+        for pod in pods:
+            try:
+                needs = pod_needs(pod.spec, pod.name)
+            except (msgspec.ValidationError, InvalidQuantity):
+                continue  # it runs nowhere
+            there = self._place(pod)
+            there.pods += 1
+            if needs.claims:
+                there.needs.append(needs)
+            elif any(owner.controller and owner.kind == _STATEFUL_SET for owner in pod.owners):
+                there.of_stateful_sets += 1
+
+    def add_claims(self, claims: Iterable[Envelope]) -> None:
+        """Count PersistentVolumeClaims."""
+        for claim in claims:
+            self._place(claim).claims += 1
+
+    def counts(self, namespace: NamespaceState) -> dict[str, PodCounts]:
+        """Return the counts of a namespace, by the super clusters on which it has slices."""
+        size = from_quantities(namespace.placed_slice_size or namespace.slice_size)
+        counts = {}
+        for super_id, slices in namespace.placements.items():
+            there = self._places.get((namespace.name, super_id))
+            if slices and there is not None:
+                counts[super_id] = PodCounts(
+                    pods=there.pods,
+                    with_claims=len(there.needs),
+                    of_stateful_sets=there.of_stateful_sets,
+                    slices=slices_of_claims(there.needs, size) if there.claims else 0,
+                )
+        return counts
+
+    def _place(self, found: Envelope) -> _There:
+        return self._places[found.namespace, found.labels.get(names.SUPER_CLUSTER, "")]
 
 
 def with_pods(snapshot: Snapshot, found: Mapping[str, TenantPods]) -> Snapshot:
@@ -44,48 +88,13 @@ def with_pods(snapshot: Snapshot, found: Mapping[str, TenantPods]) -> Snapshot:
         snapshot: the snapshot.
         found: cluster key -> the Pods of a tenant.
     """
-    there = {key: _by_place(each) for key, each in found.items()}
     return replace(
         snapshot,
         tenants=tuple(
             replace(each, pods_known=True) if each.key in found else each for each in snapshot.tenants
         ),
         namespaces=tuple(
-            replace(each, pods=_counts(each, there[each.tenant])) if each.tenant in there else each
+            replace(each, pods=found[each.tenant].counts(each)) if each.tenant in found else each
             for each in snapshot.namespaces
         ),
     )
-
-
-def _by_place(found: TenantPods) -> dict[tuple[str, str], _There]:
-    """Return Pods and claims by namespace and super cluster.
-
-    Labels are the tenant's. A wrong one concerns its own slices only.
-    """
-    places: defaultdict[tuple[str, str], _There] = defaultdict(lambda: _There([]))
-    for pod in found.pods:
-        try:
-            needs = pod_needs(pod.spec, pod.name)
-        except (msgspec.ValidationError, InvalidQuantity):
-            continue  # it runs nowhere
-        stateful = any(owner.controller and owner.kind == _STATEFUL_SET for owner in pod.owners)
-        places[pod.namespace, pod.labels.get(names.SUPER_CLUSTER, "")].pods.append((needs, stateful))
-    for claim in found.claims:
-        places[claim.namespace, claim.labels.get(names.SUPER_CLUSTER, "")].claims += 1
-    return places
-
-
-def _counts(namespace: NamespaceState, places: Mapping[tuple[str, str], _There]) -> dict[str, PodCounts]:
-    size = from_quantities(namespace.placed_slice_size or namespace.slice_size)
-    counts = {}
-    for super_id, slices in namespace.placements.items():
-        there = places.get((namespace.name, super_id))
-        if not slices or there is None:
-            continue
-        counts[super_id] = PodCounts(
-            pods=len(there.pods),
-            with_claims=sum(bool(needs.claims) for needs, _ in there.pods),
-            of_stateful_sets=sum(stateful and not needs.claims for needs, stateful in there.pods),
-            slices=slices_of_claims((needs for needs, _ in there.pods), size) if there.claims else 0,
-        )
-    return counts

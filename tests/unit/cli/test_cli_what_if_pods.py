@@ -14,7 +14,8 @@ from vcsync.cli.whatif import pods as module
 from vcsync.cli.whatif.pods import read_pods, tenants_on
 from vcsync.kube.errors import CredentialsError
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
-from vcsync.whatif.snapshot import NamespaceState, Snapshot
+from vcsync.objects.envelope import ListPage
+from vcsync.whatif.snapshot import NamespaceState, PodCounts, Snapshot
 
 
 def tenant(name: str) -> VirtualCluster:
@@ -61,8 +62,8 @@ async def test_pods_and_claims_with_a_super_cluster_are_read(asked: list[str]) -
     found = await read_pods(None, [acme, tenant("other")], {cluster_key(acme)})  # type: ignore[arg-type]
     [(key, there)] = found.items()
     assert key == cluster_key(acme)
-    assert [each.name for each in there.pods] == ["web"]
-    assert [each.name for each in there.claims] == ["data"]
+    shop = NamespaceState(tenant=key, name="shop", slice_size={"cpu": "1"}, slices=1, placements={"r2": 1})
+    assert there.counts(shop) == {"r2": PodCounts(pods=1, slices=1)}
     assert asked == ["acme"]
 
 
@@ -73,6 +74,20 @@ async def test_a_tenant_that_does_not_answer_is_named_and_left_out(
     found = await read_pods(None, [broken, acme], {cluster_key(acme), cluster_key(broken)})  # type: ignore[arg-type]
     assert set(found) == {cluster_key(acme)}
     assert "Pods that cannot be read are left out: tenant broken (create" in capsys.readouterr().err
+
+
+async def test_a_tenant_whose_list_does_not_end_is_named_and_left_out(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def endless(*_: Any, **__: Any) -> AsyncIterator[ListPage]:
+        while True:
+            yield ListPage([], "1", "more", None)
+
+    monkeypatch.setattr(MemoryCluster, "pages", endless)
+    acme = tenant("acme")
+    assert await read_pods(None, [acme], {cluster_key(acme)}) == {}  # type: ignore[arg-type]
+    assert "tenant acme (a list has more than 200 pages)" in capsys.readouterr().err
+    assert asked == ["acme"]
 
 
 def test_tenants_matter_if_they_have_slices_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -11,11 +12,12 @@ from memory_cluster import MemoryCluster
 
 from vcsync.api import names
 from vcsync.api.specs import STAY, Failover
-from vcsync.kube.errors import Forbidden, Status
+from vcsync.kube.errors import Forbidden, KubeError, Status
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.nsscheduler import departures
 from vcsync.nsscheduler.departures import RETRY_SECONDS, Waves
 from vcsync.nsscheduler.stateful import stateful_slices
+from vcsync.objects.envelope import ListPage
 from vcsync.scheduling.ledger import Entry, Ledger
 
 SIZE = {"cpu": 1000}
@@ -178,6 +180,18 @@ async def test_slices_with_a_claim_stay_for_the_pods_that_use_claims(
     for name, rest in pods.items():
         add_pod(tenant, name, *rest)
     assert await stateful_slices(tenant, "shop", "r2", SIZE) == slices  # type: ignore[arg-type]
+
+
+async def test_a_list_of_pods_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless(*_: Any, **__: Any) -> AsyncIterator[ListPage]:
+        while True:
+            yield ListPage([], "1", "more", None)
+
+    tenant = MemoryCluster("tenant")
+    tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata=on("r2"))
+    monkeypatch.setattr(tenant, "pages", endless)
+    with pytest.raises(KubeError, match="more than 200 pages"):
+        await stateful_slices(tenant, "shop", "r2", SIZE)  # type: ignore[arg-type]
 
 
 async def test_no_slice_stays_where_no_claim_is() -> None:

@@ -39,7 +39,10 @@ def claim(super_id, name):
 
 def counted(pods=(), claims=(), **placements):
     shop = namespace("shop", 4, **(placements or {"r1": 2, "r2": 2}))
-    found = with_pods(pool(SUPERS, shop, tenants=[ACME]), {"k-acme": TenantPods(tuple(pods), tuple(claims))})
+    there = TenantPods()
+    there.add_pods(pods)
+    there.add_claims(claims)
+    found = with_pods(pool(SUPERS, shop, tenants=[ACME]), {"k-acme": there})
     assert [each.pods_known for each in found.tenants] == [True]
     return found.namespaces[0].pods
 
@@ -75,5 +78,5 @@ def test_tenants_that_did_not_answer_stay_unknown():
     snapshot = pool(SUPERS, namespace("shop", 1, r1=1), tenants=[ACME])
     assert with_pods(snapshot, {}) == snapshot
     other = replace(ACME, key="k-other", name="other")
-    found = with_pods(replace(snapshot, tenants=(ACME, other)), {"k-other": TenantPods((), ())})
+    found = with_pods(replace(snapshot, tenants=(ACME, other)), {"k-other": TenantPods()})
     assert [each.pods_known for each in found.tenants] == [False, True]

@@ -8,13 +8,14 @@ from vcsync.api.objects import VirtualCluster, cluster_key
 from vcsync.cli.command.common import note
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError
+from vcsync.kube.long_lists import take_pages
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.registration.clients import stored_client
 from vcsync.tenancy.credentials import CredentialsReader
 from vcsync.whatif.pods import TenantPods
 from vcsync.whatif.snapshot import Snapshot
 
-_CONCURRENCY = 16
+_CONCURRENCY = 4
 """Number of tenants that are read at a time."""
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _MOST_NAMED = 5
@@ -65,13 +66,12 @@ async def read_pods(
 
 
 async def _read(client: Client) -> TenantPods:
-    pods, claims = await asyncio.gather(
-        client.list(
-            PODS, label_selector=names.SUPER_CLUSTER, field_selector=_UNFINISHED, most_pages=_MOST_PAGES
-        ),
-        client.list(PERSISTENT_VOLUME_CLAIMS, label_selector=names.SUPER_CLUSTER, most_pages=_MOST_PAGES),
-    )
-    return TenantPods(tuple(pods), tuple(claims))
+    found = TenantPods()
+    pods = client.pages(PODS, label_selector=names.SUPER_CLUSTER, field_selector=_UNFINISHED)
+    await take_pages(pods, found.add_pods, _MOST_PAGES)
+    claims = client.pages(PERSISTENT_VOLUME_CLAIMS, label_selector=names.SUPER_CLUSTER)
+    await take_pages(claims, found.add_claims, _MOST_PAGES)
+    return found
 
 
 def tenants_on(snapshot: Snapshot, supers: Collection[str] | None) -> set[str]:

@@ -19,6 +19,11 @@ LOOK_SECONDS = 1.0
 RETRY_SECONDS = 60.0
 """Seconds without a write after the meta cluster has refused one, or has dropped the field."""
 
+_FORGOTTEN = (
+    "cannot be recorded, so the next leader counts their times again: outdated permissions or definitions; run "
+    "'vcsync install' again"
+)
+
 _log = structlog.get_logger(__name__)
 
 
@@ -44,7 +49,8 @@ class FailureWriter:
         self._lease = lease
         self._clock = clock
         self._rests_until = float("-inf")
-        self._told = False
+        self.problem = ""
+        """Why failures cannot be recorded; empty if they can, as far as that is known."""
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -76,14 +82,12 @@ class FailureWriter:
         answer = await self._meta.patch(SUPER_CLUSTERS, found.name, patch, subresource="status")
         if SuperCluster.from_envelope(answer).status.failure is None:
             self._rest("the SuperCluster has no field status.failure")
+        else:
+            self.problem = ""
         self._pool.reflector.observe(answer)
 
     def _rest(self, why: str) -> None:
         self._rests_until = self._clock() + RETRY_SECONDS
-        if not self._told:
-            self._told = True
-            _log.warning(
-                "failures of super clusters cannot be recorded, so the next leader counts their times again: outdated "
-                "permissions or definitions; run 'vcsync install' again",
-                error=why,
-            )
+        if not self.problem:
+            _log.warning(f"failures of super clusters {_FORGOTTEN}", error=why)
+        self.problem = f"{_FORGOTTEN}: {why}"

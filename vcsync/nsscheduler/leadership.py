@@ -141,7 +141,7 @@ class Leadership:
             found=self._control_plane_uid,
             lease=lease,
         )
-        self._failure_writer = FailureWriter(meta, self.pool, lease)
+        self.failure_writer = FailureWriter(meta, self.pool, lease)
         self.work: WorkerPool[str] = WorkerPool("nsscheduler", self._handle, workers=settings.workers)
         self.tenants: dict[str, TenantSession] = {}
         self.waiting: dict[Key, None] = {}
@@ -200,7 +200,7 @@ class Leadership:
             tasks.create_task(self.registry.run(), name="tenants")
             await wait_for_caches([self.pool.reflector, self.placements, self.registry.virtual_clusters])
             tasks.create_task(self._status_writer.run(), name="conditions")
-            tasks.create_task(self._failure_writer.run(), name="failures")
+            tasks.create_task(self.failure_writer.run(), name="failures")
             await self._fence()
             await self.pool.wait_reported(self._hold_back)
             self._hold_back("")

@@ -96,6 +96,8 @@ class NamespaceScheduler:
             if tenant in tenants:
                 tenants[tenant]["waiting"] += 1
         queue = term.work.queue.statistics()
+        if problem := term.failure_writer.problem:
+            shown = shown | {"failureRecords": problem}
         return shown | {
             "tenants": tenants,
             "superClusters": pool_status(term.pool, term.ledger),

@@ -125,6 +125,11 @@ async def test_outdated_permissions_are_told_once_and_cause_no_stream_of_request
         await stage.writer.look()
     assert stage.asked == 2
     assert ["vcsync install" in log["event"] for log in logs] == [True]
+    assert "403" in stage.writer.problem
+    stage.error = None
+    stage.now += RETRY_SECONDS
+    await stage.writer.look()
+    assert stage.writer.problem == ""
 
 
 async def test_a_meta_cluster_without_the_field_gets_no_stream_of_requests(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from whatif_pools import SLICE, namespace, pool, pools, super_cluster
+from whatif_pools import SLICE, namespace, pool, pools, settled, super_cluster
 
-from vcsync.scheduling.resources import from_quantities, to_quantities
+from vcsync.scheduling.resources import from_quantities
 from vcsync.whatif.answer import answer, decimal
 from vcsync.whatif.edits import Edits, InvalidEdit
-from vcsync.whatif.settle import Core, settle
+from vcsync.whatif.settle import Core
 from vcsync.whatif.snapshot import TenantState, ordered
 
 TWO = (super_cluster("r1", 4), super_cluster("r2", 4))
@@ -21,23 +21,6 @@ TWO = (super_cluster("r1", 4), super_cluster("r2", 4))
 def one(found, name="shop"):
     [change] = [each for each in found.namespaces if each.namespace == name]
     return change
-
-
-def settled(snapshot):
-    """The snapshot after all decisions."""
-    found = settle(snapshot)
-    assume(found.settled)
-
-    def placed(each):
-        entry = found.ledger.get(each.key)
-        return replace(
-            each,
-            placements=entry.placements,
-            placed_slice_size=to_quantities(entry.size),
-            waiting=each.slices - sum(entry.placements.values()),
-        )
-
-    return replace(snapshot, namespaces=tuple(map(placed, ordered(snapshot).namespaces)))
 
 
 def test_slices_of_a_removed_super_cluster_move_where_there_is_room():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from whatif_pools import namespace, pool, pools, super_cluster
+from whatif_pools import namespace, pool, pools, settled, super_cluster
 
 from vcsync.api.specs import STAY, Failover
 from vcsync.scheduling.failover import SMALLEST_WAVE
@@ -16,7 +16,7 @@ from vcsync.whatif.edits import Edits, InvalidEdit, edited
 from vcsync.whatif.lost import ALONE, CLAIMS, HELD, IN_LINE, LEAVING, PINNED, POLICY, PodFates
 from vcsync.whatif.replay import replay
 from vcsync.whatif.settle import Core, settle
-from vcsync.whatif.snapshot import InvalidSnapshot, PodCounts, TenantState, ordered, read, write
+from vcsync.whatif.snapshot import InvalidSnapshot, PodCounts, TenantState, read, write
 
 MOVE = Failover(policy="MoveAfter")
 LATE = Failover(policy="MoveAfter", after_seconds=3600)
@@ -28,23 +28,6 @@ LOSE = Edits(lose=("r2",), failover=MOVE)
 def stays(found, name="shop"):
     [one] = [each for each in found.lost_slices if each.namespace == name]
     return [(each.slices, each.reason) for each in one.stay]
-
-
-def placed(snapshot):
-    """The snapshot after all decisions, and after what was given up has been cleared."""
-    found = settle(snapshot)
-    assume(found.settled)
-
-    def one(each):
-        entry = found.ledger.get(each.key)
-        return replace(
-            each,
-            placements=entry.placements,
-            placed_slice_size=to_quantities(entry.size),
-            waiting=each.slices - sum(entry.placements.values()),
-        )
-
-    return replace(snapshot, namespaces=tuple(map(one, ordered(snapshot).namespaces)))
 
 
 def test_by_default_slices_stay_on_a_lost_super_cluster():
@@ -347,7 +330,7 @@ def lost_pools(draw):
             replace(each, failover=draw(policies), pods_known=draw(st.booleans())) for each in drawn.tenants
         ),
     )
-    rest = placed(calm)
+    rest = settled(calm)
     known = {each.key for each in rest.tenants if each.pods_known}
 
     def counts(each):

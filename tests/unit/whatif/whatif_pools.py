@@ -1,8 +1,12 @@
 """Pools as snapshots, for tests and for hypothesis."""
 
+from hypothesis import assume
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from vcsync.whatif.snapshot import NamespaceState, Snapshot, SuperState, TenantState
+from vcsync.scheduling.resources import to_quantities
+from vcsync.whatif.settle import settle
+from vcsync.whatif.snapshot import NamespaceState, Snapshot, SuperState, TenantState, ordered
 
 SLICE = {"cpu": "1", "memory": "1Gi"}
 
@@ -38,6 +42,23 @@ def pool(supers, *namespaces, tenants=(), **fields):
         namespaces=namespaces,
         **fields,
     )
+
+
+def settled(snapshot):
+    """The snapshot after all decisions, and after what was given up has been cleared."""
+    found = settle(snapshot)
+    assume(found.settled)
+
+    def placed(each):
+        entry = found.ledger.get(each.key)
+        return replace(
+            each,
+            placements=entry.placements,
+            placed_slice_size=to_quantities(entry.size),
+            waiting=each.slices - sum(entry.placements.values()),
+        )
+
+    return replace(snapshot, namespaces=tuple(map(placed, ordered(snapshot).namespaces)))
 
 
 _supers = st.lists(

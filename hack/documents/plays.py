@@ -41,6 +41,7 @@ class Play:
         before: start of a command -> commands that a reader has typed elsewhere before it.
         instead: command that cannot work here -> the command that replaces it.
         programs: programs that the reader has besides kubectl.
+        sources: those of them whose source the reader has, too, in a folder of the program's name.
     """
 
     clusters: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Play:
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 # There is no network to fetch packages from; tests/real/test_package.py installs the package.
@@ -128,7 +130,14 @@ PLAYS: Mapping[str, Play] = {
         },
     ),
     "docs/operators.md": Play(
-        instead={"pip install . kopf": FROM_CHECKOUT["pip install ."]},
+        programs=("jobset",),
+        sources=("jobset",),
+        instead={
+            "pip install . kopf": FROM_CHECKOUT["pip install ."],
+            # There is no network to fetch these from. The test bed has built the program from this version's module.
+            "go install sigs.k8s.io/jobset@v0.11.1": "command -v jobset",
+            "git clone --branch v0.11.1 https://github.com/kubernetes-sigs/jobset": "ls jobset/config/default",
+        },
         # A reader waits until `vcsync up` says that it is ready.
         before={
             "kubectl apply -f definition": ("until kubectl get serviceaccount default; do sleep 0.5; done",)

@@ -16,7 +16,7 @@ from hack.documents.blocks import Block, blocks, files
 from hack.documents.plays import SERVES, Play, earlier, play_of, typed
 from hack.documents.shell import CommandFailed, Shell
 from hack.testbed import TestBed
-from hack.testbed.binaries import ensure, locate
+from hack.testbed.binaries import ensure, locate, source_of
 
 COMMAND_SECONDS = 180.0
 READY_SECONDS = 90.0
@@ -65,6 +65,8 @@ def play(document: str, report: Callable[[str], None]) -> None:
         ):
             for borrowed, lender in surroundings.borrowed.items():
                 (folder / borrowed).write_text(files((checkout.ROOT / lender).read_text())[borrowed])
+            for program in surroundings.sources:
+                (folder / program).symlink_to(source_of(program))
             for block in blocks((checkout.ROOT / document).read_text()):
                 if name := block.file:
                     (folder / name).write_text(block.text)

@@ -151,7 +151,7 @@ SUITES = (
     Suite("kubectl", "kubectl's own tests on a tenant", "verify", command=("hack.kubectl_tests",)),
     Suite("crash", "a killed store loses no acknowledged write", "verify", _real("controlplane_crash")),
     Suite("package", "the installed package", "verify", _real("package")),
-    Suite("documents", "every command of README.md and docs/", "verify", _real("documents"), programs=("helm",)),
+    Suite("documents", "every command of README.md and docs/", "verify", _real("documents"), programs=("helm", "jobset")),
     Suite("official", "a sample of the official tests", "verify", _real("official_tests"), programs=("e2e.test",)),
     Suite(
         "seeds", "the unit tests with another hash seed", "verify", ("tests/unit",),

@@ -141,6 +141,7 @@ FAMILIES = (
         {},
         on_demand=True,
     ),
+    Family("jobset", "-s -w", {"jobset": "sigs.k8s.io/jobset"}, {}, on_demand=True),
     Family("coredns", "-s -w", {"coredns": "github.com/coredns/coredns"}, {}, on_demand=True),
     Family(
         "kubelet",
@@ -248,6 +249,27 @@ def ensure(programs: Iterable[str] = SERVERS, progress: Progress | None = None) 
             _build(go, family, names, report)
             report(f"built {', '.join(names)} in {time.monotonic() - started:.0f} s")
     return found
+
+
+def source_of(program: str, progress: Progress | None = None) -> Path:
+    """Return the folder of the package that a program is built from, in Go's module cache. Its files are read-only.
+
+    Raises:
+        BuildError: no family builds the program, no Go toolchain, or the module cannot be downloaded.
+    """
+    family = _family_of(program)
+    package = family.tests.get(program) or family.packages[program]
+    run = subprocess.run(
+        [find_go(progress), "list", "-mod=readonly", "-f", "{{.Dir}}", package],
+        env=_go_environment(),
+        cwd=family.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode != 0:
+        raise BuildError(f"the source of {program} is not available: {run.stderr.strip()}")
+    return Path(run.stdout.strip())
 
 
 def find_go(progress: Progress | None = None) -> Path:

@@ -76,7 +76,7 @@ def test_every_family_has_its_module_and_pins_the_versions_it_stamps() -> None:
 
 
 def test_programs_other_than_servers_are_built_only_on_request() -> None:
-    others = {"coredns", "helm", "e2e.test", "kubectl-spdy", "metrics-server"}
+    others = {"coredns", "helm", "jobset", "e2e.test", "kubectl-spdy", "metrics-server"}
     assert {*others, *binaries.NODE} == set(binaries.ON_DEMAND)
     assert {"kubelet", "containerd", "runc", "bridge"} < set(binaries.NODE)
     assert not set(binaries.ON_DEMAND) & set(binaries.SERVERS)
@@ -211,6 +211,21 @@ def test_without_go_the_error_names_the_remedy(
     monkeypatch.setattr(binaries.sys, "executable", str(program(tmp_path / "python", "exit 1")))
     with pytest.raises(BuildError, match=r"put go on PATH; log: .*go\.log"):
         binaries.ensure(["etcd"])
+
+
+def test_the_source_of_a_program_is_the_folder_of_its_package(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = """
+        if [ "$1" = env ]; then echo go1.99; exit; fi
+        case "$*" in *sigs.k8s.io/jobset) echo "$PWD/found";; *) echo no such package >&2; exit 1;; esac
+    """
+    program(tmp_path / "bin" / "go", script)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+
+    assert binaries.source_of("jobset") == binaries.MODULES / "jobset" / "found"
+    with pytest.raises(BuildError, match="the source of etcd is not available: no such package"):
+        binaries.source_of("etcd")
 
 
 def test_tail_of_a_log(tmp_path: Path) -> None:

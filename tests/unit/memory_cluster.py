@@ -275,6 +275,12 @@ class MemoryCluster:
             self._watches.remove(watch)
 
 
+async def endless_pages(*_: object, **__: object) -> AsyncIterator[ListPage]:
+    """Answer a list with pages without end, in place of `MemoryCluster.pages`."""
+    while True:
+        yield ListPage([], "1", "more", None)
+
+
 async def until(condition: Callable[[], Any]) -> Any:
     """Wait until the condition returns a true value, and return that."""
     async with asyncio.timeout(10):

@@ -11,12 +11,16 @@ from vcsync.kube.cache import Cache
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventType
+from vcsync.kube.long_lists import take_pages
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.fence import NotLeading
 from vcsync.nsscheduler.reconcile import Inputs, counted_hard
 from vcsync.objects.envelope import Envelope, untyped
 from vcsync.scheduling.ledger import Key
 from vcsync.tenancy.terms import UNCONTESTED, TermLease
+
+MOST_PAGES = 20
+"""Most pages of 500 ResourceQuotas that are read of a namespace."""
 
 Body = dict[str, Any]
 
@@ -173,8 +177,14 @@ class TenantClient:
 
     async def live_hards(self, namespace: str) -> list[dict[str, str]]:
         """Read `spec.hard` of the ResourceQuotas that count, past all caches."""
-        quotas = await self._client.list(RESOURCE_QUOTAS, namespace)
-        return [hard for quota in quotas if (hard := counted_hard(untyped(quota.spec))) is not None]
+        found: list[dict[str, str]] = []
+
+        def take(quotas: Iterable[Envelope]) -> None:
+            hards = (counted_hard(untyped(quota.spec)) for quota in quotas)
+            found.extend(hard for hard in hards if hard is not None)
+
+        await take_pages(self._client.pages(RESOURCE_QUOTAS, namespace), take, MOST_PAGES)
+        return found
 
     async def patch_namespace(self, name: str, patch: Body) -> Envelope:
         """Patch a Namespace."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
 import pytest
-from memory_cluster import MemoryCluster
+from memory_cluster import MemoryCluster, endless_pages
 
 from vcsync.api import names
 from vcsync.api.specs import STAY, Failover
@@ -17,7 +16,6 @@ from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from vcsync.nsscheduler import departures
 from vcsync.nsscheduler.departures import RETRY_SECONDS, Waves
 from vcsync.nsscheduler.stateful import stateful_slices
-from vcsync.objects.envelope import ListPage
 from vcsync.scheduling.ledger import Entry, Ledger
 
 SIZE = {"cpu": 1000}
@@ -183,13 +181,9 @@ async def test_slices_with_a_claim_stay_for_the_pods_that_use_claims(
 
 
 async def test_a_list_of_pods_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def endless(*_: Any, **__: Any) -> AsyncIterator[ListPage]:
-        while True:
-            yield ListPage([], "1", "more", None)
-
     tenant = MemoryCluster("tenant")
     tenant.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata=on("r2"))
-    monkeypatch.setattr(tenant, "pages", endless)
+    monkeypatch.setattr(tenant, "pages", endless_pages)
     with pytest.raises(KubeError, match="more than 200 pages"):
         await stateful_slices(tenant, "shop", "r2", SIZE)  # type: ignore[arg-type]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from memory_cluster import MemoryCluster
+from memory_cluster import MemoryCluster, endless_pages
 
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
-from vcsync.kube.errors import Conflict, NotFound
+from vcsync.kube.errors import Conflict, KubeError, NotFound
 from vcsync.kube.resources import NAMESPACES, RESOURCE_QUOTAS
 from vcsync.nsscheduler.clients import LedgerClient, TenantClient
 from vcsync.objects.envelope import Envelope
@@ -116,6 +116,14 @@ async def test_quotas_of_one_namespace_that_count_are_read_live(
     meta.put(RESOURCE_QUOTAS, "all", "other", spec={"hard": {"cpu": "2"}})
     assert await control_plane.live_hards("shop") == [{"cpu": "1"}]
     assert await control_plane.live_hards("nowhere") == []
+
+
+async def test_a_list_of_quotas_without_end_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, meta: MemoryCluster, control_plane: TenantClient
+) -> None:
+    monkeypatch.setattr(meta, "pages", endless_pages)
+    with pytest.raises(KubeError, match="more than 20 pages"):
+        await control_plane.live_hards("shop")
 
 
 async def test_a_patched_namespace_is_observed_when_the_call_returns(

@@ -14,15 +14,19 @@ import structlog
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.long_lists import has_any
 from vcsync.kube.reflector import Reflector
 from vcsync.objects.envelope import Envelope
 from vcsync.published.kind import SELECTOR, Body, PublishedKind, difference, is_ours, wanted
 from vcsync.scheduling.snapshot import SuperView
+from vcsync.tenancy.memory import TenantMemory
 
 HIDDEN = "Hidden"
 """Event reason: the tenant has a class of its own with the name of a published one."""
 AGAIN_SECONDS = 60.0
 """Seconds until the next attempt, where nothing reports the change that it waits for."""
+MOST_PAGES = 20
+"""Most pages of 500 objects that are read to find published ones."""
 OPTIONAL_BACKOFF = (1.0, AGAIN_SECONDS)
 """First and longest pause, in seconds, after reads of a kind that the tenant lacks or forbids."""
 
@@ -38,6 +42,7 @@ class ClassPublisher:
         kind: the kind of classes.
         events: records Events about the tenant's own classes that hide published ones.
         changed: called when the tenant's published classes have been read, and when one has changed.
+        memory: counts the tenant's classes.
     """
 
     def __init__(
@@ -48,12 +53,14 @@ class ClassPublisher:
         *,
         events: EventRecorder,
         changed: Callable[[], None],
+        memory: TenantMemory,
     ) -> None:
         self._tenant = tenant
         self._client = client
         self._kind = kind
         self._events = events
         self._changed = changed
+        self._memory = memory
         self._needed = asyncio.Event()
         self._looked = False
         self._refused = False
@@ -68,7 +75,8 @@ class ClassPublisher:
             self._client,
             self._kind.resource,
             label_selector=SELECTOR,
-            sink=lambda _: self._changed(),
+            project=self._memory.projection(self._kind.resource),
+            sink=self._memory.counted(self._kind.resource, lambda _: self._changed()),
             backoff=OPTIONAL_BACKOFF,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -119,12 +127,13 @@ class ClassPublisher:
         """Return whether the tenant still has published classes. They are read once, because only vcsync makes any."""
         if self._looked:
             return False
+        pages = self._client.pages(self._kind.resource, label_selector=SELECTOR)
         try:
-            found = await self._client.list(self._kind.resource, label_selector=SELECTOR)
+            found = await has_any(pages, lambda each: is_ours(self._kind, each), MOST_PAGES)
         except NotFound:
-            found = []  # without its CustomResourceDefinition, the tenant has no objects of the kind
+            found = False  # without its CustomResourceDefinition, the tenant has no objects of the kind
         self._looked = True
-        return any(is_ours(self._kind, each) for each in found)
+        return found
 
     async def _update(self, cache: Reflector, classes: dict[str, Body]) -> None:
         resource = self._kind.resource

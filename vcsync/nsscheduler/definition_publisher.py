@@ -25,9 +25,10 @@ from vcsync.kube.errors import (
     TooLarge,
 )
 from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.long_lists import has_any
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN, OPTIONAL_BACKOFF
+from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN, MOST_PAGES, OPTIONAL_BACKOFF
 from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.objects.envelope import Envelope, untyped
 from vcsync.objects.merge_patch import create_merge_patch
@@ -35,6 +36,7 @@ from vcsync.published import definitions
 from vcsync.published.definitions import Chosen
 from vcsync.published.kind import SELECTED, SELECTOR
 from vcsync.scheduling.snapshot import SuperView
+from vcsync.tenancy.memory import TenantMemory
 
 NOT_PUBLISHED: Final = "NotPublished"
 """Event reason: the tenant's control plane refuses a definition or a new version of it."""
@@ -57,6 +59,7 @@ class DefinitionPublisher:
         texts: the definitions.
         events: records Events about definitions.
         changed: called when the tenant's published definitions have been read, and when one has changed.
+        memory: counts the tenant's definitions.
         clock: monotonic seconds.
     """
 
@@ -68,6 +71,7 @@ class DefinitionPublisher:
         *,
         events: EventRecorder,
         changed: Callable[[], None],
+        memory: TenantMemory,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tenant = tenant
@@ -75,6 +79,7 @@ class DefinitionPublisher:
         self._texts = texts
         self._events = events
         self._changed = changed
+        self._memory = memory
         self._clock = clock
         self._needed = asyncio.Event()
         self._looked = False
@@ -97,8 +102,8 @@ class DefinitionPublisher:
             self._metadata,
             _RESOURCE,
             label_selector=SELECTOR,
-            project=_metadata_of,
-            sink=lambda _: self._changed(),
+            project=self._memory.projection(_RESOURCE, _metadata_of),
+            sink=self._memory.counted(_RESOURCE, lambda _: self._changed()),
             backoff=OPTIONAL_BACKOFF,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -141,12 +146,13 @@ class DefinitionPublisher:
         """Return whether an earlier process has published definitions that are there still. They are read once."""
         if self._looked:
             return False
+        pages = self._metadata.pages(_RESOURCE, label_selector=SELECTOR)
         try:
-            found = await self._metadata.list(_RESOURCE, label_selector=SELECTOR)
+            found = await has_any(pages, lambda each: definitions.written(each) is not None, MOST_PAGES)
         except Forbidden:
-            found = []  # the roles are of an earlier version, by which nothing was published
+            found = False  # the roles are of an earlier version, by which nothing was published
         self._looked = True
-        return any(definitions.written(each) is not None for each in found)
+        return found
 
     async def _leave(self, cache: Reflector, found: Envelope) -> bool:
         """Leave a definition that is not published any more to the tenant. Return whether it is left."""

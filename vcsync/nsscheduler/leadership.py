@@ -278,9 +278,11 @@ class Leadership:
             limiter=self.limiter,
             definitions=self._definitions,
             placed=self._placed,
+            memory=self._settings.memory_per_tenant,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(session.memory.exceeded())
                 tasks.create_task(session.namespaces.run())
                 tasks.create_task(session.quotas.run())
                 tasks.create_task(session.events.run())

@@ -24,6 +24,7 @@ from vcsync.published.kind import PublishedKind
 from vcsync.published.kinds import KINDS
 from vcsync.tenancy import TenantHandle
 from vcsync.tenancy.brake import DeletionLimiter
+from vcsync.tenancy.memory import TenantMemory
 
 _COMPONENT = "vcsync-nsscheduler"
 CLASSES: Final[dict[str, PublishedKind]] = {f".{kind.resource.plural}": kind for kind in KINDS}
@@ -46,6 +47,7 @@ class TenantSession:
         limiter: the limiter of all tenants.
         definitions: the definitions that operators publish.
         placed: returns the namespaces of a tenant that have entries in the ledger, with the number of their slices.
+        memory: bytes that the tenant's objects may take in the caches.
     """
 
     def __init__(
@@ -56,22 +58,28 @@ class TenantSession:
         limiter: DeletionLimiter,
         definitions: DefinitionTexts,
         placed: Callable[[str], Mapping[str, int]],
+        memory: int,
     ) -> None:
         self._placed = placed
+        self.memory = limit = TenantMemory(
+            memory, "namespace scheduler", "its namespaces get no slices, placed ones keep theirs"
+        )
         self.withdrawal = Withdrawal(handle, limiter, self._count, self._lists)
         self.handle = handle
         self._changed = changed
         self.namespaces = Reflector(
             handle.client,
             NAMESPACES,
-            project=slim,
-            sink=self._namespace_changed,
+            project=limit.projection(NAMESPACES, slim),
+            sink=limit.counted(NAMESPACES, self._namespace_changed),
         )
         self.quotas = Reflector(
             handle.client,
             RESOURCE_QUOTAS,
-            project=lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b""),
-            sink=self._quota_changed,
+            project=limit.projection(
+                RESOURCE_QUOTAS, lambda quota: replace(quota, labels={}, annotations={}, status=b"", rest=b"")
+            ),
+            sink=limit.counted(RESOURCE_QUOTAS, self._quota_changed),
         )
         self.events = EventRecorder(handle.client, _COMPONENT)
         self.definitions = DefinitionPublisher(
@@ -80,6 +88,7 @@ class TenantSession:
             definitions,
             events=self.events,
             changed=partial(changed, handle.key, DEFINITIONS),
+            memory=limit,
         )
         self.publishers: dict[str, ClassPublisher | DefinitionPublisher] = {
             item: ClassPublisher(
@@ -88,6 +97,7 @@ class TenantSession:
                 kind,
                 events=self.events,
                 changed=partial(changed, handle.key, item),
+                memory=limit,
             )
             for item, kind in CLASSES.items()
         }

@@ -6,6 +6,7 @@ from vcsync.api.specs import STAY, FailBack, Failover
 from vcsync.scheduling.rebalance import DEFAULT_BUDGET
 from vcsync.scheduling.slices import DEFAULT_SLICE
 from vcsync.tenancy.failure import Patience
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 
 
 class Settings(Struct, frozen=True):
@@ -23,6 +24,7 @@ class Settings(Struct, frozen=True):
         fail_back: policy for the way back to them of tenants that have none.
         move_budget: most slices that a scheduled rebalance moves, and that go back at a time.
         rebalance_seconds: seconds between two rebalances; None for none.
+        memory_per_tenant: bytes that the objects of one tenant may take in the caches.
     """
 
     policy: str = "spread"
@@ -35,3 +37,4 @@ class Settings(Struct, frozen=True):
     fail_back: FailBack = "Never"
     move_budget: int = DEFAULT_BUDGET
     rebalance_seconds: float | None = None
+    memory_per_tenant: int = TENANT_MEMORY_BYTES

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from functools import partial
 from random import Random
 
@@ -19,6 +19,7 @@ from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import KubeError, NotFound, Unauthorized
 from vcsync.kube.events import EventRecorder, ObjectRef
+from vcsync.kube.long_lists import take_pages
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
@@ -45,6 +46,7 @@ from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.shares import Share
 from vcsync.tenancy import Pool, TenantHandle, TenantRegistry
 from vcsync.tenancy.caches import wait_for_caches
+from vcsync.tenancy.memory import TenantMemory
 from vcsync.tenancy.status import pool_troubles, unanswered
 from vcsync.tenancy.terms import UNCONTESTED, TermLease
 
@@ -53,6 +55,7 @@ _NOT_KEPT = "NotKeptTogether"
 _CLAIMS_BACKOFF = (1.0, 60.0)  # seconds; the tenant's roles may be of an earlier version and forbid the reads
 _REST_AFTER_LISTS = 20.0  # times as long as the lists of a tenant's Pods took, until they may be read again
 _CLAIMS_SECONDS = 2.0  # for which decisions wait for the claims to be read
+_MOST_PAGES = 200  # of 500 Pods of a namespace, which are read again for its Services
 _MOST_OUTCOMES = 10_000  # Pods whose last decision is remembered
 # Seconds without an event of a tenant's Pods since the last watch ended, after which nothing is promised to new ones. A
 # watch that was opened again may show that it works only at the first bookmark, after a minute.
@@ -67,49 +70,55 @@ class TenantSession:
     Args:
         handle: the tenant.
         leadership: the term that the session belongs to.
+        memory: bytes that the tenant's objects may take in the caches.
     """
 
-    def __init__(self, handle: TenantHandle, leadership: "Leadership") -> None:
+    def __init__(self, handle: TenantHandle, leadership: "Leadership", memory: int) -> None:
         self.handle = handle
         self.events = EventRecorder(handle.client, _COMPONENT)
         self._kept = KeptServices()
         self._regroup: set[str] = set()  # namespaces whose Pods may have other Services
         self._to_regroup = asyncio.Event()
+        self.memory = limit = TenantMemory(
+            memory, "Pod scheduler", "new Pods are not placed, running ones continue"
+        )
         self.reflector = Reflector(
             handle.client,
             PODS,
             field_selector=FINISHED,
-            project=lambda pod: slim(pod, self._kept.selecting(pod.namespace, pod.labels)),
-            sink=self._observe,
+            project=limit.projection(
+                PODS, lambda pod: slim(pod, self._kept.selecting(pod.namespace, pod.labels))
+            ),
+            sink=limit.counted(PODS, self._observe),
         )
         self.services = Reflector(
             handle.client,
             SERVICES,
             label_selector=names.KEEP_TOGETHER,
-            project=slim_service,
-            sink=self._service_changed,
+            project=limit.projection(SERVICES, slim_service),
+            sink=limit.counted(SERVICES, self._service_changed),
             backoff=_CLAIMS_BACKOFF,
         )
         self.claims = Reflector(
             handle.client,
             PERSISTENT_VOLUME_CLAIMS,
-            project=slim_claim,
-            sink=self._claim_changed,
+            project=limit.projection(PERSISTENT_VOLUME_CLAIMS, slim_claim),
+            sink=limit.counted(PERSISTENT_VOLUME_CLAIMS, self._claim_changed),
             backoff=_CLAIMS_BACKOFF,
         )
         self.devices = Reflector(
             handle.client,
             RESOURCE_CLAIMS,
-            project=slim_device_claim,
-            sink=self._device_claim_changed,
+            project=limit.projection(RESOURCE_CLAIMS, slim_device_claim),
+            sink=limit.counted(RESOURCE_CLAIMS, self._device_claim_changed),
             backoff=_CLAIMS_BACKOFF,
         )
         self.snapshots = Reflector(
             handle.client,
             VOLUME_SNAPSHOTS,
             label_selector=names.SUPER_CLUSTER,
-            project=slim_snapshot,
-            sink=self._snapshot_changed,
+            project=limit.projection(VOLUME_SNAPSHOTS, slim_snapshot),
+            sink=limit.counted(VOLUME_SNAPSHOTS, self._snapshot_changed),
             backoff=_CLAIMS_BACKOFF,
         )
         writer = PodClient(
@@ -213,9 +222,7 @@ class TenantSession:
                 self._regroup.discard(namespace)
                 try:
                     pages = self.handle.client.pages(PODS, namespace, field_selector=FINISHED)
-                    async with aclosing(pages):
-                        async for page in pages:
-                            self.pods.regroup(namespace, page.items)
+                    await take_pages(pages, partial(self.pods.regroup, namespace), _MOST_PAGES)
                 except KubeError as error:
                     _log.info("pods of services cannot be read", tenant=self.handle.key, error=str(error))
                     failed = True
@@ -389,9 +396,10 @@ class Leadership:
     # Changes of other objects
 
     async def _run_tenant(self, handle: TenantHandle) -> None:
-        session = TenantSession(handle, self)
+        session = TenantSession(handle, self, self._settings.memory_per_tenant)
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(session.memory.exceeded())
                 tasks.create_task(session.events.run())
                 tasks.create_task(session.services.run())
                 # Pods are read after the Services, so that it is known which of them belong together.

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from vcsync.api.specs import STAY, Failover
 from vcsync.tenancy.failure import Patience
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 
 
 class WebhookSettings(Struct, frozen=True):
@@ -30,6 +31,7 @@ class Settings(Struct, frozen=True):
         patience: limits of silence after which a super cluster is suspect or lost.
         failover: policy for lost super clusters of tenants that have none.
         webhook: where external control planes ask about new Pods; None: they do not.
+        memory_per_tenant: bytes that the objects of one tenant may take in the caches.
     """
 
     workers: int = 64
@@ -37,3 +39,4 @@ class Settings(Struct, frozen=True):
     patience: Patience = Patience()
     failover: Failover = STAY
     webhook: WebhookSettings | None = None
+    memory_per_tenant: int = TENANT_MEMORY_BYTES

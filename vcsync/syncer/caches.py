@@ -36,10 +36,9 @@ from vcsync.syncer.digests import with_digest
 from vcsync.syncer.kinds import persistentvolume, token
 from vcsync.syncer.kinds.node import kubelet_fields_changed, readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
-from vcsync.syncer.memory import MemoryLimit
 from vcsync.syncer.store_budget import growth_of
 from vcsync.syncer.waiting import Item
-from vcsync.tenancy.registry import TenantTooLarge
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES, TenantMemory
 
 CONTROLLED_SELECTOR = f"{names.CONTROLLED}={names.TRUE}"
 TOKENS = "tokens"
@@ -48,8 +47,6 @@ DELETIONS_REMEMBERED = 20_000
 """Number of deletions that each cache remembers. The oldest is forgotten first."""
 VOLUMES = "volumes"
 """Kind of the items for a tenant's PersistentVolumes: (namespace of the claim, name of the volume)."""
-TENANT_MEMORY_BYTES = 256 << 20
-"""Bytes of a syncer's memory that one tenant's objects may take by default."""
 _OPTIONAL_BACKOFF = (1.0, 60.0)
 """First and longest pause, in seconds, after reads that roles of an earlier version forbid."""
 
@@ -479,8 +476,7 @@ class TenantCaches(_Side):
         on_pod: Callable[[Envelope], None],
         memory: int = TENANT_MEMORY_BYTES,
     ) -> None:
-        self._memory = MemoryLimit(memory)
-        self._full = asyncio.Event()
+        self._memory = TenantMemory(memory, "syncer", "they are not synced, running Pods continue")
         self._on_pod = on_pod
         self.on_node_change: Callable[[Envelope, Envelope], None] = _ignore
         self._tenant = tenant
@@ -504,7 +500,7 @@ class TenantCaches(_Side):
                 if kind.resource == PODS
                 else kind.tenant_selector,
                 accept=self._filter(kind.resource),
-                project=self._projection(
+                project=self._memory.projection(
                     kind.resource, with_digest if kind.digested else _slim(kind.tenant_parts)
                 ),
                 sink=self._router(kind),
@@ -514,7 +510,7 @@ class TenantCaches(_Side):
             client,
             PERSISTENT_VOLUMES,
             label_selector=f"{names.SUPER_CLUSTER_ID}={super_id}",
-            project=self._projection(PERSISTENT_VOLUMES, None),
+            project=self._memory.projection(PERSISTENT_VOLUMES),
             sink=self._volume_changed,
         )
         self._super_id = super_id
@@ -522,14 +518,14 @@ class TenantCaches(_Side):
             client,
             NODES,
             label_selector=f"{names.SUPER_CLUSTER_ID}={super_id}",
-            project=self._projection(NODES, None),
+            project=self._memory.projection(NODES),
             sink=self._node_changed,
         )
         self.runtime_classes = Reflector(
             client,
             RUNTIME_CLASSES,
-            project=self._projection(RUNTIME_CLASSES, None),
-            sink=self._runtime_class_changed(_runtime_class_waker(wake, tenant, "tenant")),
+            project=self._memory.projection(RUNTIME_CLASSES),
+            sink=self._memory.counted(RUNTIME_CLASSES, _runtime_class_waker(wake, tenant, "tenant")),
         )
 
     async def run(self) -> None:
@@ -542,8 +538,7 @@ class TenantCaches(_Side):
             tasks.create_task(super().run())
             for resource in self.optional:
                 tasks.create_task(self._report_read(resource))
-            await self._full.wait()
-            raise self._memory.too_large()
+            await self._memory.exceeded()
 
     async def _report_read(self, resource: Resource) -> None:
         """Wake the objects of the optional kinds that wait for a resource, once it has been read."""
@@ -552,31 +547,6 @@ class TenantCaches(_Side):
             needs = {kind.resource, *(each.resource for each in kind.related if each.side == "tenant")}
             if kind.optional and resource in needs:
                 self._wake(self._tenant, offered(kind.resource))
-
-    def _projection(
-        self, resource: Resource, project: Callable[[Envelope], Envelope] | None
-    ) -> Callable[[Envelope], Envelope]:
-        def kept(envelope: Envelope) -> Envelope:
-            found = project(envelope) if project is not None else envelope
-            try:
-                self._memory.count_listed(resource, found)
-            except TenantTooLarge:
-                self._full.set()
-                raise
-            return found
-
-        return kept
-
-    def _count_bytes(self, resource: Resource, change: Change) -> None:
-        if not self._memory.count_change(resource, change):
-            self._full.set()
-
-    def _runtime_class_changed(self, wake: Callable[[Change], None]) -> Callable[[Change], None]:
-        def changed(change: Change) -> None:
-            self._count_bytes(RUNTIME_CLASSES, change)
-            wake(change)
-
-        return changed
 
     def items(self, kind: Kind) -> Iterator[Item]:
         """Yield the item of every cached object of a kind."""
@@ -625,7 +595,7 @@ class TenantCaches(_Side):
         def changed(change: Change) -> None:
             envelope = change.new if change.new is not None else change.old
             assert envelope is not None  # noqa: S101  a Change has at least one side
-            self._count_bytes(resource, change)
+            self._memory.count(resource, change)
             if change.new is None and change.reported:
                 self._remember(resource, envelope)
             self._wake(self._tenant, Dependency("tenant", resource, envelope.namespace, envelope.name))
@@ -653,7 +623,7 @@ class TenantCaches(_Side):
         as unknown, because its heartbeats were late, does not become ready by the next heartbeat: like a kubelet, the
         syncer must write its status again. It also corrects the kubelet's address and amounts that the tenant has changed.
         """
-        self._count_bytes(NODES, change)
+        self._memory.count(NODES, change)
         old, new = change.old, change.new
         if old is not None and new is not None and (old.spec, old.labels) != (new.spec, new.labels):
             self.on_node_change(old, new)
@@ -667,7 +637,7 @@ class TenantCaches(_Side):
     def _volume_changed(self, change: Change) -> None:
         envelope = change.new if change.new is not None else change.old
         assert envelope is not None  # noqa: S101  a Change has at least one side
-        self._count_bytes(PERSISTENT_VOLUMES, change)
+        self._memory.count(PERSISTENT_VOLUMES, change)
         self._wake(self._tenant, Dependency("tenant", PERSISTENT_VOLUMES, "", envelope.name))
         if (item := volume_item(envelope)) is not None:
             self._enqueue(self._tenant, item)

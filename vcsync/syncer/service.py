@@ -42,7 +42,7 @@ from vcsync.published.kind import described
 from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.scheduling.snapshot import Health
 from vcsync.syncer.availability import Availability
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, offered
+from vcsync.syncer.caches import SuperCaches, item_of, offered
 from vcsync.syncer.definitions import DefinitionStore
 from vcsync.syncer.drain import Drain
 from vcsync.syncer.drain_report import DrainReport
@@ -71,6 +71,7 @@ from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.brake import DeletionLimiter, Releases, released_at
 from vcsync.tenancy.caches import not_synced, wait_for_caches
 from vcsync.tenancy.failure import Patience
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 from vcsync.tenancy.pool import Pool
 from vcsync.tenancy.proof import WrongControlPlane
 from vcsync.tenancy.registry import TenantHandle, TenantRegistry, TenantStatistics

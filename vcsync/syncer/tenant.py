@@ -20,7 +20,7 @@ from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.resourcemetrics.documents import Described
-from vcsync.syncer.caches import TENANT_MEMORY_BYTES, SuperCaches, item_of, node_of
+from vcsync.syncer.caches import SuperCaches, item_of, node_of
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor
 from vcsync.syncer.host_index import HostIndex
@@ -46,6 +46,7 @@ from vcsync.syncer.tenant_objects import TenantObjects
 from vcsync.syncer.waiting import Item, ParkedItems
 from vcsync.tenancy.brake import DeletionLimiter
 from vcsync.tenancy.caches import wait_for_caches
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 from vcsync.tenancy.registry import TenantHandle
 
 NODE = "nodes"

@@ -13,7 +13,6 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import INGRESSES, NAMESPACES, PODS, SECRETS, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import (
-    TENANT_MEMORY_BYTES,
     TOKENS,
     SuperCaches,
     TenantCaches,
@@ -30,6 +29,7 @@ from vcsync.syncer.pending import PendingPods
 from vcsync.syncer.provisioning import ProvisioningFailures
 from vcsync.syncer.steps import in_steps
 from vcsync.syncer.waiting import Item
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 
 Unselected = Mapping[tuple[Resource, str, str], Envelope]
 """(resource, super namespace, name) -> an object of the super cluster that the caches do not select.

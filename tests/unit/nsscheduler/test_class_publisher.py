@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from memory_cluster import MemoryCluster
+from memory_cluster import MemoryCluster, endless_pages
 
 from vcsync.api import names
 from vcsync.api.specs import PublishedStorageClass
-from vcsync.kube.errors import Forbidden, NotFound, Status
+from vcsync.kube.errors import Forbidden, KubeError, NotFound, Status
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import STORAGE_CLASSES
 from vcsync.nsscheduler import class_publisher
 from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN, ClassPublisher
 from vcsync.published.storage_class import KIND
 from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.tenancy.memory import OVERHEAD_BYTES, TENANT_MEMORY_BYTES, TenantMemory
+from vcsync.tenancy.registry import TenantTooLarge
 
 
 def view(super_id: str, *classes: PublishedStorageClass) -> SuperView:
@@ -46,6 +48,7 @@ class Stage:
         self.events = Recorder()
         self.publisher: ClassPublisher | None = None
         self.again: float | None = None
+        self.memory = TenantMemory(TENANT_MEMORY_BYTES, "namespace scheduler", "nothing is published")
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[None]:
@@ -57,6 +60,7 @@ class Stage:
             KIND,
             events=self.events,  # type: ignore[arg-type]
             changed=changed.set,
+            memory=self.memory,
         )
         self.changed = changed
         task = asyncio.create_task(self.publisher.run())
@@ -226,3 +230,20 @@ async def test_a_tenant_that_lacks_the_kind_gets_its_classes_when_it_has_it(
             assert stage.classes() == {}
         await stage.go_on(view("r1", cls()))
         assert set(stage.classes()) == {"fast"}
+
+
+async def test_a_list_of_classes_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    monkeypatch.setattr(stage.tenant, "pages", endless_pages)
+    async with stage.process():
+        with pytest.raises(KubeError, match="more than 20 pages"):
+            await stage.go_on(view("r1"))
+
+
+async def test_classes_count_as_memory_of_the_tenant() -> None:
+    stage = Stage()
+    stage.memory = TenantMemory(4 * OVERHEAD_BYTES, "namespace scheduler", "nothing is published")
+    async with stage.process():
+        await stage.go_on(view("r1", *(cls(f"class-{number}") for number in range(5))))
+        with pytest.raises(TenantTooLarge):
+            await stage.memory.exceeded()

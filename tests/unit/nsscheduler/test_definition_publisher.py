@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from memory_cluster import MemoryCluster
+from memory_cluster import MemoryCluster, endless_pages
 
 from vcsync.api import names
 from vcsync.api.specs import PublishedDefinition
-from vcsync.kube.errors import Forbidden, Status
+from vcsync.kube.errors import Forbidden, KubeError, Status
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
 from vcsync.nsscheduler.class_publisher import AGAIN_SECONDS, HIDDEN
@@ -20,6 +20,7 @@ from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.objects.envelope import parse
 from vcsync.published import definitions
 from vcsync.scheduling.snapshot import Health, SuperView
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES, TenantMemory
 
 NAME = "widgets.example.com"
 Spec = dict[str, Any]
@@ -58,6 +59,7 @@ class Stage:
         self.again: float | None = None
         self.writes: list[str] = []
         self.refusal: Exception | None = None
+        self.memory = TenantMemory(TENANT_MEMORY_BYTES, "namespace scheduler", "nothing is published")
         self.tenant.before = self._before
 
     def _before(self, verb: str, plural: str, name: str) -> None:
@@ -95,6 +97,7 @@ class Stage:
             DefinitionTexts(self.meta),  # type: ignore[arg-type]
             events=self,  # type: ignore[arg-type]
             changed=self.changed.set,
+            memory=self.memory,
             clock=lambda: self.now,
         )
         task = asyncio.create_task(self.publisher.run())
@@ -317,6 +320,14 @@ async def test_nothing_is_watched_where_nothing_is_published(monkeypatch: pytest
         await stage.go_on(stage.view("r1"))
         assert publisher._cache is None
     assert (listed, stage.again) == ([1], None)
+
+
+async def test_a_list_of_definitions_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    monkeypatch.setattr(stage.tenant, "pages", endless_pages)
+    async with stage.process():
+        with pytest.raises(KubeError, match="more than 20 pages"):
+            await stage.go_on(stage.view("r1"))
 
 
 async def test_a_definition_that_is_equal_already_is_marked_with_its_generation() -> None:

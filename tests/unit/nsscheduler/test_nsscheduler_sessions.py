@@ -10,6 +10,7 @@ from vcsync.nsscheduler.definition_texts import DefinitionTexts
 from vcsync.nsscheduler.session import TenantSession
 from vcsync.objects.envelope import Envelope
 from vcsync.tenancy.brake import DeletionLimiter, Releases
+from vcsync.tenancy.memory import TENANT_MEMORY_BYTES
 
 NO_DEFINITIONS = DefinitionTexts(SimpleNamespace())  # type: ignore[arg-type]
 
@@ -23,6 +24,7 @@ def test_a_changed_quota_enqueues_its_namespace() -> None:
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
         definitions=NO_DEFINITIONS,
         placed=lambda _: {},
+        memory=TENANT_MEMORY_BYTES,
     )
 
     def seen(version: str, spec: bytes, status: bytes) -> int:
@@ -68,6 +70,7 @@ async def test_placements_whose_reason_was_lost_are_counted() -> None:
             limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
             definitions=NO_DEFINITIONS,
             placed=lambda key: namespaces if key == "acme" else {},
+            memory=TENANT_MEMORY_BYTES,
         )
         for name in ("whole", "without-quota", "default-quota", "drained"):
             session.namespaces.observe(envelope(name))
@@ -86,6 +89,7 @@ async def test_a_changed_or_deleted_namespace_is_enqueued() -> None:
         limiter=DeletionLimiter(0.3, released=lambda _: None, releases=Releases(), clock=lambda: 0.0),
         definitions=NO_DEFINITIONS,
         placed=lambda _: {},
+        memory=TENANT_MEMORY_BYTES,
     )
     session.namespaces.observe(envelope("shop"))
     session.namespaces.observe_gone("", "shop", "uid-shop")

@@ -29,6 +29,7 @@ from vcsync.kube.resources import (
 from vcsync.nsscheduler import NamespaceScheduler, departures, rebalancing, transfers
 from vcsync.nsscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
+from vcsync.tenancy.memory import OVERHEAD_BYTES
 
 ROOT = "root-acme"
 QUOTA = {"cpu": "2", "memory": "4Gi"}
@@ -119,6 +120,30 @@ async def test_a_namespace_with_a_quota_is_placed_labelled_and_gets_an_event(sta
     assert (event["reason"], event["type"]) == ("Scheduled", "Normal")
     assert "r1" in event["message"]
     assert event["source"]["component"] == "vcsync-nsscheduler"
+
+
+def test_a_tenant_with_more_objects_than_memory_is_not_served_until_it_has_fewer(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None],
+) -> None:
+    """The control plane may be the tenant's own, and its lists may have no end."""
+
+    async def main() -> None:
+        stage = Stage()
+        for number in range(20):
+            stage.namespace(f"many-{number}")
+        async with stage.running(settings=Settings(memory_per_tenant=15 * OVERHEAD_BYTES)) as scheduler:
+            [event] = await until(lambda: stage.meta.all(EVENTS))
+            assert event["reason"] == "TenantTooLarge"
+            assert "of a namespace scheduler's memory that a tenant may have" in event["message"]
+            shown = scheduler.status()["tenants"][ROOT]
+            assert shown["state"] == "Backoff"
+            assert "--memory-per-tenant" in shown["lastError"]
+            stage.namespace("late", QUOTA)
+            for number in range(20):
+                stage.tenant.remove(NAMESPACES, f"many-{number}")
+            assert set(await until(lambda: stage.placements("late"))) == {"r1"}
+
+    in_virtual_time(main())
 
 
 def test_a_tenant_whose_resourcequotas_cannot_be_read_in_time_is_shown_with_the_reason_and_tried_again(

@@ -27,7 +27,9 @@ from vcsync.kube.resources import (
 )
 from vcsync.podscheduler import PodScheduler, evictions, leadership
 from vcsync.podscheduler.pods import FINISHED
+from vcsync.podscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
+from vcsync.tenancy.memory import OVERHEAD_BYTES
 
 ROOT = "root-acme"
 PLACED_LABEL = names.SUPER_CLUSTER
@@ -108,12 +110,13 @@ class Stage:
         return conditions[0] if conditions else {}
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[PodScheduler]:
+    async def running(self, **options: Any) -> AsyncIterator[PodScheduler]:
         scheduler = PodScheduler(
             self.meta,  # type: ignore[arg-type]
             identity="me",
             leader_elect=False,
             make_client=lambda _kubeconfig, _key: self.tenant,  # type: ignore[arg-type,return-value]
+            **options,
         )
         task = asyncio.create_task(scheduler.run())
         try:
@@ -133,6 +136,30 @@ async def settled() -> None:
 @pytest.fixture
 async def stage() -> Stage:
     return Stage()
+
+
+def test_a_tenant_with_more_pods_than_memory_is_not_served_until_it_has_fewer(
+    in_virtual_time: Callable[[Coroutine[Any, Any, Any]], None],
+) -> None:
+    """The control plane may be the tenant's own, and its lists may have no end."""
+
+    async def main() -> None:
+        stage = Stage()
+        for number in range(20):
+            stage.pod(f"many-{number}", "8")
+        async with stage.running(settings=Settings(memory_per_tenant=15 * OVERHEAD_BYTES)) as scheduler:
+            [event] = await until(lambda: stage.meta.all(EVENTS))
+            assert event["reason"] == "TenantTooLarge"
+            assert "of a Pod scheduler's memory that a tenant may have" in event["message"]
+            shown = scheduler.status()["tenants"][ROOT]
+            assert shown["state"] == "Backoff"
+            assert "--memory-per-tenant" in shown["lastError"]
+            stage.pod("late")
+            for number in range(20):
+                stage.tenant.remove(PODS, f"many-{number}", "shop")
+            assert await until(lambda: stage.placed("late")) == "r1"
+
+    in_virtual_time(main())
 
 
 async def test_a_pod_is_assigned_to_the_super_cluster_with_slices_of_its_namespace(stage: Stage) -> None:

@@ -96,6 +96,16 @@ brake_option = click.option(
 )
 
 
+memory_option = click.option(
+    "--memory-per-tenant",
+    type=click.IntRange(min=1),
+    default=Tuning.memory_per_tenant,
+    show_default=True,
+    metavar="MIB",
+    help="MiB of a role's memory that one tenant's cached objects may take; the role does not serve one with more.",
+)
+
+
 def _interval(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
     """Return an interval in seconds.
 
@@ -117,14 +127,6 @@ syncer_options = options(
         default=Tuning.patrol_seconds,
         show_default=True,
         help="Seconds between two full comparisons of a super cluster with its tenants.",
-    ),
-    click.option(
-        "--memory-per-tenant",
-        type=click.IntRange(min=1),
-        default=Tuning.memory_per_tenant,
-        show_default=True,
-        metavar="MIB",
-        help="MiB of a syncer's memory that one tenant's objects may take; one with more is not synced.",
     ),
     click.option(
         "--unschedulable-seconds",
@@ -246,6 +248,7 @@ run.add_command(hollow)
 @click.option("--super-cluster", required=True, metavar="ID", help="The super cluster to serve.")
 @click.option("--shard", metavar="I/N", help="Serve only the I-th of N parts of the tenants (1/4 ... 4/4).")
 @syncer_options
+@memory_option
 @brake_option
 @patience_options
 @role_options
@@ -265,6 +268,7 @@ def syncer(super_cluster: str, shard: str | None, log_level: str, log_format: st
 )
 @config_option("nsscheduler")
 @nsscheduler_options
+@memory_option
 @brake_option
 @failover_options
 @patience_options
@@ -282,6 +286,7 @@ def nsscheduler(log_level: str, log_format: str, **given: Any) -> None:
 )
 @config_option("podscheduler")
 @podscheduler_options
+@memory_option
 @failover_options
 @patience_options
 @role_options
@@ -320,6 +325,7 @@ def tenants(log_level: str, log_format: str, **given: Any) -> None:
     help="Folder written by 'vcsync install --kubeconfigs': every role uses its own credentials.",
 )
 @syncer_options
+@memory_option
 @brake_option
 @nsscheduler_options
 @podscheduler_options

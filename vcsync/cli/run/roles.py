@@ -139,6 +139,7 @@ def make_nsscheduler(settings: Settings) -> MakeRole:
             fail_back=tuning.fail_back,
             move_budget=tuning.move_budget,
             rebalance_seconds=tuning.rebalance_every,
+            memory_per_tenant=tuning.memory_per_tenant << 20,
         )
         async with open_meta(settings, ROLE_NSSCHEDULER) as meta:
             yield NamespaceScheduler(
@@ -162,6 +163,7 @@ def make_podscheduler(settings: Settings) -> "Callable[[], AbstractAsyncContextM
             patience=_patience(settings.tuning),
             failover=settings.tuning.failover,
             webhook=None if listen is None else WebhookSettings(*listen, settings.tuning.placement_endpoint),
+            memory_per_tenant=settings.tuning.memory_per_tenant << 20,
         )
         if settings.per_tenant is not None:
             own = replace(own, per_tenant=settings.per_tenant)

@@ -1,4 +1,4 @@
-"""The limit on the memory that one tenant's objects take in a syncer."""
+"""A tenant with more objects than a syncer's memory limit is not synced."""
 
 from __future__ import annotations
 
@@ -6,61 +6,17 @@ import asyncio
 
 import pytest
 from engine_paper import PaperApi
-from hypothesis import given
-from hypothesis import strategies as st
 
-from vcsync.kube.cache import Cache, Change
-from vcsync.kube.resources import CONFIG_MAPS, SERVICES
+from vcsync.kube.resources import SERVICES
 from vcsync.objects.envelope import Envelope
 from vcsync.syncer.caches import TenantCaches, _Side
 from vcsync.syncer.kinds import KINDS
-from vcsync.syncer.memory import LISTED_TIMES, OVERHEAD_BYTES, MemoryLimit, size
+from vcsync.tenancy.memory import OVERHEAD_BYTES
 from vcsync.tenancy.registry import TenantTooLarge
 
 
-def service(name: str, version: int = 1, spec: int = 0) -> Envelope:
-    return Envelope(name, "shop", f"uid-{name}", str(version), spec=b"x" * spec)
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 50)), max_size=30))
-def test_the_bytes_of_cached_objects_are_counted_through_any_changes(changes: list[tuple[str, int]]) -> None:
-    memory, cache = MemoryLimit(1 << 30), Cache()
-    for version, (name, spec) in enumerate(changes, 1):
-        old = cache.get("shop", name)
-        if spec == 0 and old is not None:
-            change: Change | None = cache.observe_gone("shop", name, old.uid)
-        else:
-            change = cache.observe(service(name, version, spec)) if old or spec else None
-        if change is not None:
-            assert memory.count_change(SERVICES, change)
-    assert memory.kept == sum(size(envelope) for envelope in cache.items())
-
-
-def test_the_error_names_the_limit_and_the_remedy() -> None:
-    memory = MemoryLimit(2 << 20)
-    assert memory.count_change(SERVICES, Change(None, service("a", spec=2 << 20))) is False
-    assert "2 MiB" in str(memory.too_large())
-    assert "--memory-per-tenant" in str(memory.too_large())
-
-
-def test_a_list_that_is_too_large_is_not_read_to_its_end() -> None:
-    memory = MemoryLimit(10 * OVERHEAD_BYTES)
-    for number in range(10 * LISTED_TIMES):
-        memory.count_listed(SERVICES, service(str(number)))
-    memory.count_listed(CONFIG_MAPS, service("other"))
-    with pytest.raises(TenantTooLarge):
-        memory.count_listed(SERVICES, service("one more"))
-
-
-def test_a_repeated_list_is_not_counted_twice() -> None:
-    memory, cache = MemoryLimit(10 * OVERHEAD_BYTES), Cache()
-    for version in range(1, 6):
-        for number in range(8):
-            memory.count_listed(SERVICES, service(str(number), version))
-        for number in range(8):
-            change = cache.observe(service(str(number), version))
-            assert change is not None
-            assert memory.count_change(SERVICES, change)
+def service(name: str) -> Envelope:
+    return Envelope(name, "shop", f"uid-{name}", "1")
 
 
 async def test_a_tenant_that_is_too_large_ends_its_session_with_the_reason(

@@ -94,13 +94,15 @@ class HollowCluster:
         self._serving = serving
         self._server = KubeletServer(self._pod_of)
         self._addresses = Addresses(int(milli(settings.shape.pods) / 1000), settings.network)
-        self._storage = Storage(client)
+        self._storage = Storage(client, self._claim_settled)
         self._balancers = Balancers(settings.behaviour.seed)
         self._ingresses = IngressController(client, self._balancers.ingress_address(settings.network))
         self._nodes = Nodes()
         self._neighbours = PlacedPods(self._labels_of)
         # Key of a waiting Pod: whether it depends on other Pods.
         self._waiting: dict[tuple[str, str], bool] = {}
+        # Namespace -> names of Pods whose claims have no volume yet. Their room is reserved.
+        self._without_volume: dict[str, set[str]] = {}
         # UID of a Pod: its state, and the time of the last change.
         self._known: dict[str, tuple[str, datetime]] = {}
         # Timer of the next attempt for waiting Pods.
@@ -242,6 +244,11 @@ class HollowCluster:
                 self._remove_pod(pod)
         self._work.add(pod.namespace, ("pod", *pod.key))  # Each namespace gets its turn.
 
+    def _claim_settled(self, namespace: str) -> None:
+        """Try the Pods of a namespace again that wait for volumes."""
+        for name in self._without_volume.pop(namespace, ()):
+            self._work.add(namespace, ("pod", namespace, name))
+
     def _service_changed(self, change: Change) -> None:
         if change.new is not None:
             self._balancers.see(change.new)
@@ -345,7 +352,7 @@ class HollowCluster:
         if pod.deleting or b'"schedulingGates"' in pod.spec:
             return None
         needs = needs_of(pod)
-        # Release the resources that a preemption reserved for this Pod.
+        # Release the resources that were reserved for this Pod.
         self._nodes.remove(pod.uid)
         refusal = self._neighbours.refusal(pod, needs, self._nodes.by_name)
         chosen = self._nodes.choose(needs, refusal)
@@ -371,6 +378,7 @@ class HollowCluster:
             self._events.emit(_about(each), "Normal", "Preempted", message, now=time.time())
 
     async def _bind(self, pod: Envelope, chosen: str, needs: PodNeeds) -> None:
+        """Bind a Pod, or reserve its room until its claims have volumes."""
         self._nodes.add(pod.uid, chosen, needs)
         self._neighbours.add(pod, chosen)
         self._waiting.pop(pod.key, None)
@@ -382,6 +390,10 @@ class HollowCluster:
         }
         try:
             await self._storage.select_node(pod, chosen)
+            if self._storage.lacks_volume(pod):
+                self._without_volume.setdefault(pod.namespace, set()).add(pod.name)
+                self._neighbours.remove(pod)
+                return
             await self._client.create_raw(PODS, body, pod.namespace, name=pod.name, subresource="binding")
         except BaseException:
             self._nodes.remove(pod.uid)

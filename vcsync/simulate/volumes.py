@@ -4,6 +4,7 @@ The cluster's own controllers bind the volumes, as they do for every external pr
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -71,7 +72,7 @@ def storage_class() -> Json:
 def volume(claim: Envelope) -> Json | None:
     """Return the volume to make for a claim; None if it has one, or another provisioner is responsible."""
     asked = claim.annotations.get(_ASKED_BY) == PROVISIONER
-    if claim.deleting or not asked or decode(claim.spec, _ClaimSpec).volume_name:
+    if claim.deleting or not asked or _has_volume(claim):
         return None
     spec = untyped(claim.spec)
     name = names.volume_name(claim.uid)
@@ -97,6 +98,10 @@ def volume(claim: Envelope) -> Json | None:
     }
 
 
+def _has_volume(claim: Envelope) -> bool:
+    return bool(decode(claim.spec, _ClaimSpec).volume_name)
+
+
 def is_over(found: Envelope) -> bool:
     """Return whether a volume was made here and its claim is gone, so that it is deleted."""
     if found.annotations.get(_PROVISIONED_BY) != PROVISIONER or found.deleting or not found.status:
@@ -109,10 +114,12 @@ class Storage:
 
     Args:
         client: client of that cluster, as its administrator; the caller closes it.
+        settled: called with the namespace of a claim that is bound now, or whose node its provisioner has taken back.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, settled: Callable[[str], None]) -> None:
         self._client = client
+        self._settled = settled
         self._work: dict[tuple[str, str], Envelope] = {}
         self._wake = asyncio.Event()
         self._claims = Reflector(client, PERSISTENT_VOLUME_CLAIMS, sink=self._claim_changed)
@@ -135,21 +142,26 @@ class Storage:
         Raises:
             KubeError: the API refused.
         """
-        if b'"persistentVolumeClaim"' not in pod.spec:
-            return
-        for each in decode(pod.spec, _PodSpec).volumes or ():
-            source = each.persistent_volume_claim
-            claim = self._claims.cache.get(pod.namespace, source.claim_name) if source is not None else None
-            if (
-                claim is None
-                or decode(claim.spec, _ClaimSpec).volume_name
-                or _SELECTED_NODE in claim.annotations
-            ):
+        for claim in list(self._unbound(pod)):
+            if _SELECTED_NODE in claim.annotations:
                 continue
             patch = {"metadata": {"uid": claim.uid, "annotations": {_SELECTED_NODE: node}}}
             self._claims.observe(
                 await self._client.patch(PERSISTENT_VOLUME_CLAIMS, claim.name, patch, claim.namespace)
             )
+
+    def lacks_volume(self, pod: Envelope) -> bool:
+        """Return whether a claim of a Pod has no volume yet. kube-scheduler binds a Pod after its claims."""
+        return any(True for _ in self._unbound(pod))
+
+    def _unbound(self, pod: Envelope) -> Iterator[Envelope]:
+        if b'"persistentVolumeClaim"' not in pod.spec:
+            return
+        for each in decode(pod.spec, _PodSpec).volumes or ():
+            source = each.persistent_volume_claim
+            claim = self._claims.cache.get(pod.namespace, source.claim_name) if source is not None else None
+            if claim is not None and not _has_volume(claim):
+                yield claim
 
     async def _publish(self) -> None:
         while True:
@@ -181,8 +193,13 @@ class Storage:
                 return
 
     def _claim_changed(self, change: Change) -> None:
-        if change.new is not None and volume(change.new) is not None:
-            self._add(PERSISTENT_VOLUME_CLAIMS.plural, change.new)
+        claim = change.new
+        if claim is None:
+            return
+        if volume(claim) is not None:
+            self._add(PERSISTENT_VOLUME_CLAIMS.plural, claim)
+        if _has_volume(claim) or (change.old is not None and _SELECTED_NODE not in claim.annotations):
+            self._settled(claim.namespace)
 
     def _volume_changed(self, change: Change) -> None:
         if change.new is not None and is_over(change.new):

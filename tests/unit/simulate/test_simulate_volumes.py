@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from memory_cluster import MemoryCluster, until
 
 from vcsync.api import names
@@ -49,7 +52,7 @@ def test_a_volume_is_over_when_it_is_released() -> None:
 
 async def test_volumes_come_and_go_with_their_claims() -> None:
     cluster = MemoryCluster("r1")
-    task = asyncio.create_task(Storage(cluster).run())  # type: ignore[arg-type]
+    task = asyncio.create_task(Storage(cluster, lambda _: None).run())  # type: ignore[arg-type]
     await until(lambda: cluster.found(STORAGE_CLASSES, STORAGE_CLASS))
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     cluster.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", metadata={"annotations": ASKED}, spec=spec)
@@ -61,27 +64,62 @@ async def test_volumes_come_and_go_with_their_claims() -> None:
     await asyncio.wait((task,))
 
 
-async def test_a_scheduled_pod_names_its_node_on_claims_without_a_volume() -> None:
-    cluster = MemoryCluster("r1")
-    storage = Storage(cluster)  # type: ignore[arg-type]
-    for name, spec in (("waiting", {}), ("bound", {"volumeName": "pvc-u"})):
-        cluster.put(PERSISTENT_VOLUME_CLAIMS, name, "shop", spec=spec)
+def user_of(*claims: str) -> Envelope:
+    """Return a Pod that uses claims."""
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims]
+    body = {"metadata": {"name": "p", "namespace": "shop"}, "spec": {"volumes": volumes}}
+    return parse(json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def storage_of(cluster: MemoryCluster, settled: Callable[[str], None]) -> AsyncIterator[Storage]:
+    storage = Storage(cluster, settled)  # type: ignore[arg-type]
     task = asyncio.create_task(storage.run())
     await until(lambda: cluster.found(STORAGE_CLASSES, STORAGE_CLASS))
-    volumes = [
-        {"name": each, "persistentVolumeClaim": {"claimName": each}}
-        for each in ("waiting", "bound", "absent")
-    ]
-    pod = parse(
-        json.dumps({"metadata": {"name": "p", "namespace": "shop"}, "spec": {"volumes": volumes}}).encode()
-    )
     await until(lambda: storage._claims.synced)
-    await storage.select_node(pod, "n1")
+    yield storage
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_scheduled_pod_names_its_node_on_claims_without_a_volume() -> None:
+    cluster = MemoryCluster("r1")
+    for name, spec in (("waiting", {}), ("bound", {"volumeName": "pvc-u"})):
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, name, "shop", spec=spec)
+    async with storage_of(cluster, lambda _: None) as storage:
+        await storage.select_node(user_of("waiting", "bound", "absent"), "n1")
     annotations = {
         each["metadata"]["name"]: each["metadata"].get("annotations")
         for each in cluster.all(PERSISTENT_VOLUME_CLAIMS)
     }
     assert annotations["waiting"] == {"volume.kubernetes.io/selected-node": "n1"}
     assert not annotations["bound"]
-    task.cancel()
-    await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize(
+    ("claims", "lacks"),
+    [((), False), (("bound",), False), (("bound", "waiting"), True), (("absent",), False)],
+)
+async def test_a_pod_lacks_a_volume_until_all_its_claims_have_one(
+    claims: tuple[str, ...], lacks: bool
+) -> None:
+    cluster = MemoryCluster("r1")
+    for name, spec in (("waiting", {}), ("bound", {"volumeName": "pvc-u"})):
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, name, "shop", spec=spec)
+    async with storage_of(cluster, lambda _: None) as storage:
+        assert storage.lacks_volume(user_of(*claims)) is lacks
+
+
+async def test_pods_of_a_namespace_are_tried_again_when_a_claim_is_bound_or_its_node_is_taken_back() -> None:
+    """A provisioner that has failed for a node takes the node back, so that the scheduler chooses again."""
+    cluster, settled = MemoryCluster("r1"), list[str]()
+    cluster.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", spec={})
+    async with storage_of(cluster, settled.append) as storage:
+        await storage.select_node(user_of("data"), "n1")
+        assert settled == []
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", spec={})
+        await until(lambda: settled == ["shop"])
+        assert storage.lacks_volume(user_of("data"))
+        cluster.put(PERSISTENT_VOLUME_CLAIMS, "data", "shop", spec={"volumeName": "pvc-u"})
+        await until(lambda: settled == ["shop", "shop"])
+        assert not storage.lacks_volume(user_of("data"))

@@ -25,6 +25,7 @@ _NO_LABELS: dict[str, str] = {}
 _NOT_SAID: dict[str, Said] = {}
 _shared: dict[str, dict[str, str]] = {}
 _MOST_SHARED = 1024  # a tenant may write any value
+_LONGEST_SHARED = 512  # characters; what is longer counts as the tenant's alone, and goes with its Pods
 _encode = msgspec.json.Encoder().encode
 _PRIORITY = b'"priority":'
 _LOST = SUPER_CLUSTER_LOST.encode()
@@ -260,15 +261,24 @@ def _unschedulable_message(status: bytes) -> str:
     return ""
 
 
-@lru_cache(_MOST_SHARED)
 def _owners(uids: tuple[str, ...]) -> tuple[OwnerReference, ...]:
     """Return owners by their UIDs, as one object for all Pods of a workload."""
+    short = sum(map(len, uids)) <= _LONGEST_SHARED
+    return _shared_owners(uids) if short else _shared_owners.__wrapped__(uids)
+
+
+@lru_cache(_MOST_SHARED)
+def _shared_owners(uids: tuple[str, ...]) -> tuple[OwnerReference, ...]:
     return tuple(OwnerReference(uid=uid) for uid in uids)
 
 
-@lru_cache(_MOST_SHARED)
 def _prefix(generate_name: str) -> str:
     """Return the prefix of generated names, as one object for all Pods of a workload."""
+    return _shared_prefix(generate_name) if len(generate_name) <= _LONGEST_SHARED else generate_name
+
+
+@lru_cache(_MOST_SHARED)
+def _shared_prefix(generate_name: str) -> str:
     return generate_name
 
 
@@ -280,6 +290,6 @@ def _only_ours(values: dict[str, str]) -> dict[str, str]:
     found = _shared.get(value)
     if found is None:
         found = {SUPER_CLUSTER: value}
-        if len(_shared) < _MOST_SHARED:
+        if len(_shared) < _MOST_SHARED and len(value) <= _LONGEST_SHARED:
             _shared[value] = found
     return found

@@ -18,7 +18,7 @@ from vcsync.tenancy.registry import TenantTooLarge
 TENANT_MEMORY_BYTES = 256 << 20
 """Bytes of a role's memory that one tenant's objects may take by default."""
 OVERHEAD_BYTES = 512
-"""Bytes that a cached object takes in addition to its texts."""
+"""Bytes that a cached object takes in addition to its texts. Names, UIDs and owners of usual length are among them."""
 LISTED_TIMES = 2
 """Multiple of the limit that the objects of one list may take.
 
@@ -124,4 +124,14 @@ def size(envelope: Envelope | None) -> int:
     texts = sum(
         len(key) + len(text) for part in (envelope.labels, envelope.annotations) for key, text in part.items()
     )
-    return OVERHEAD_BYTES + len(envelope.spec) + len(envelope.status) + len(envelope.rest) + texts
+    body = len(envelope.spec) + len(envelope.status) + len(envelope.rest)
+    return max(OVERHEAD_BYTES, _identity(envelope)) + body + texts
+
+
+def _identity(envelope: Envelope) -> int:
+    """Return the bytes of what identifies an object. No limit of Kubernetes holds for what a hostile server answers."""
+    own = (envelope.name, envelope.namespace, envelope.uid, envelope.resource_version, envelope.generate_name)
+    owners = sum(
+        len(each.apiVersion) + len(each.kind) + len(each.name) + len(each.uid) for each in envelope.owners
+    )
+    return sum(map(len, own)) + sum(map(len, envelope.finalizers)) + owners

@@ -144,3 +144,16 @@ def test_label_values_beyond_the_limit_of_shared_ones_are_read(monkeypatch):
 def test_the_priority_of_a_pod_is_the_one_that_its_control_plane_found(spec: bytes, priority: int) -> None:
     slimmed = slim(Envelope("p", "shop", "u", "7", spec=spec))
     assert read(slimmed, 0.0).priority == priority
+
+
+def test_what_a_hostile_server_says_is_not_kept_for_longer_than_its_pods():
+    def kept():
+        caches = (pods._shared_owners, pods._shared_prefix)
+        return (*(each.cache_info().currsize for each in caches), len(pods._shared))
+
+    long, before = "x" * 10_000, kept()
+    metadata = {"labels": {SUPER_CLUSTER: long}, "generateName": long, "ownerReferences": [{"uid": long}]}
+    found = slim(envelope(metadata=metadata, spec={"containers": []}))
+    assert (found.labels, found.generate_name) == ({SUPER_CLUSTER: long}, long)
+    assert found.owners == (OwnerReference(uid=long),)
+    assert kept() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from vcsync.kube.cache import Cache, Change
 from vcsync.kube.resources import CONFIG_MAPS, SERVICES
-from vcsync.objects.envelope import Envelope
+from vcsync.objects.envelope import Envelope, OwnerReference
 from vcsync.tenancy.memory import LISTED_TIMES, OVERHEAD_BYTES, MemoryLimit, TenantMemory, size
 from vcsync.tenancy.registry import TenantTooLarge
 
@@ -87,3 +88,19 @@ def test_a_repeated_list_is_not_counted_twice() -> None:
             change = cache.observe(service(str(number), version))
             assert change is not None
             assert memory.count_change(SERVICES, change)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"name": "x" * 10_000},
+        {"uid": "x" * 10_000},
+        {"finalizers": ("x" * 10_000,)},
+        {"owners": (OwnerReference(uid="x" * 10_000),)},
+        {"annotations": {"a": "x" * 10_000}},
+        {"spec": b"x" * 10_000},
+    ],
+)
+def test_no_field_of_a_hostile_server_is_free(large: dict[str, Any]) -> None:
+    assert size(replace(service("a"), **large)) >= 10_000
+    assert size(service("a")) == OVERHEAD_BYTES

@@ -18,10 +18,10 @@ from vcsync.apimachinery.wire.negotiation import Representation
 from vcsync.apiserver.registry.offloading import is_expensive_to_encode
 from vcsync.apiserver.registry.reading import Listed
 from vcsync.apiserver.request import stored
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.request_info import Query
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.storage.interface import Record
+from vcsync.process.loop_turns import turn
 
 BATCH = 20
 BATCH_BYTES = 64 * 1024

@@ -7,10 +7,10 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.request import Request, listed_selection, tenant_mark
 from vcsync.apiserver.handlers.watch_encoder import WatchEncoder
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.options import list_options
 from vcsync.apiserver.request.reply import Outlet, Stream
 from vcsync.apiserver.watch.watcher import Bookmark, Failed, Item, WatchEvent
+from vcsync.process.loop_turns import turn
 
 PIECE_BYTES = 64 * 1024
 """Encoded bytes after which a watch yields to other tasks."""

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from vcsync.apimachinery.cel.cooperative import evaluate_cooperatively, evaluate_in_thread
 from vcsync.apimachinery.wire.negotiation import Representation
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.scope import Scope
+from vcsync.process.loop_turns import turn
 
 THREAD_BYTES = 64 * 1024
 """Size of a body from which on its steps run on a thread: they take about a millisecond per kilobyte."""

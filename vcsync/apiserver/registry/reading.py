@@ -13,12 +13,12 @@ from vcsync.apimachinery.resources import collection_key
 from vcsync.apiserver.flow.work_estimator import WorkEstimator
 from vcsync.apiserver.registry.selection import Selection, selected
 from vcsync.apiserver.request import paging
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.options import ListOptions
 from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compacted, FutureRevision, Page, Record, Store
+from vcsync.process.loop_turns import turn
 
 PAGE = 200
 """Most objects in one read from the store."""

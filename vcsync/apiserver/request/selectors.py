@@ -17,7 +17,7 @@ from vcsync.apimachinery.selectors.label_selectors import (
     requirements,
 )
 from vcsync.apimachinery.text_cache import cache_short_texts
-from vcsync.apiserver.request.loop_turns import turn
+from vcsync.process.loop_turns import turn
 
 NAME = "metadata.name"
 SHORT = 512

@@ -22,7 +22,6 @@ from vcsync.apiserver.kubelets.super_clusters import TenantPods
 from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.registry.selection import selection
 from vcsync.apiserver.request.caller import Caller
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.options import ListOptions
 from vcsync.apiserver.request.reply import Reply
 from vcsync.apiserver.request.request_info import RequestInfo
@@ -30,6 +29,7 @@ from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.request.selectors import NOTHING
 from vcsync.apiserver.resourcemetrics.pod_usage import PodUsage
 from vcsync.apiserver.storage.interface import Record
+from vcsync.process.loop_turns import turn
 from vcsync.resourcemetrics import documents
 from vcsync.resourcemetrics.documents import Described, Usage
 from vcsync.resourcemetrics.version import GROUP, VERSION, resource_list

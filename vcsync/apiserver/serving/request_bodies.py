@@ -10,8 +10,8 @@ from aiohttp import HttpVersion11, StreamReader, web
 
 from vcsync.apimachinery import errors
 from vcsync.apiserver.flow.memory_budget import LIGHT
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.serving.in_process import MAX_BODY_BYTES
+from vcsync.process.loop_turns import turn
 
 BODY_SECONDS = 60.0
 """Timeout of a whole body."""

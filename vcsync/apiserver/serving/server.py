@@ -18,7 +18,6 @@ from vcsync.apiserver.audit.service import AuditLog
 from vcsync.apiserver.filters.chain import FilterChain
 from vcsync.apiserver.handlers.exchange import Incoming, Outgoing
 from vcsync.apiserver.metering.counters import milliseconds
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
 from vcsync.apiserver.request.request_info import MAX_LINE
 from vcsync.apiserver.serving.connections import Connections, WriteDeadlines
@@ -32,6 +31,7 @@ from vcsync.apiserver.serving.server_names import server_name
 from vcsync.apiserver.serving.warning_headers import warning_headers
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import ConnectionRate, Listener
+from vcsync.process.loop_turns import turn
 
 GZIP_BYTES = 128 * 1024
 """Size from which on answers are compressed, as with kube-apiserver."""

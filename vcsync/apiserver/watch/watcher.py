@@ -12,12 +12,12 @@ from vcsync.apimachinery.errors import StatusError, expired
 from vcsync.apiserver.registry.reading import Listed, Reader, narrowed
 from vcsync.apiserver.registry.selection import Selection, fields_of, metadata_fields
 from vcsync.apiserver.request import paging
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.options import ListOptions
 from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compacted, Record
 from vcsync.apiserver.watch.cacher import Cacher, CacheWatcher, Event, Topic
+from vcsync.process.loop_turns import turn
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 MIN_SECONDS = 1800.0

@@ -9,7 +9,6 @@ import structlog
 
 from vcsync.apimachinery.errors import StatusError, expired, unavailable
 from vcsync.apiserver.registry.reading import TURN_SECONDS
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.gateway.all_tenants.event_queue import EventQueue
 from vcsync.gateway.all_tenants.events import (
     ADDED,
@@ -26,6 +25,7 @@ from vcsync.gateway.all_tenants.listing import external_items, version_of
 from vcsync.gateway.all_tenants.shapes import Malformed, Shape, Template
 from vcsync.gateway.all_tenants.sources import Absent, Expired, ExternalSource, Unreadable
 from vcsync.gateway.all_tenants.versions import ABSENT, PARTIAL
+from vcsync.process.loop_turns import turn
 
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 """Seconds until a control plane that cannot be read is tried again, first and at most."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from vcsync.apimachinery.errors import expired, unavailable
 from vcsync.apiserver.registry.reading import TURN_SECONDS
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.paging import TOO_OLD
 from vcsync.gateway.all_tenants.known_objects import Budget, KnownObjects, ObjectState
 from vcsync.gateway.all_tenants.pages import encoded, marker
@@ -30,6 +29,7 @@ from vcsync.gateway.all_tenants.versions import (
     encode_position,
     encode_versions,
 )
+from vcsync.process.loop_turns import turn
 
 VERSION_SECONDS = 5.0
 """Time in which all external control planes must say their versions."""

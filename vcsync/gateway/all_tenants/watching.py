@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vcsync.apimachinery.errors import StatusError, expired, unavailable
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.paging import TOO_OLD
 from vcsync.gateway.all_tenants.event_queue import EventQueue
 from vcsync.gateway.all_tenants.events import (
@@ -31,6 +30,7 @@ from vcsync.gateway.all_tenants.listing import PIECE_BYTES, embedded_items, exte
 from vcsync.gateway.all_tenants.shapes import Malformed, Template
 from vcsync.gateway.all_tenants.sources import Absent, Expired, ExternalSource, Unreadable
 from vcsync.gateway.all_tenants.versions import ABSENT, PARTIAL, Versions, encode_versions
+from vcsync.process.loop_turns import turn
 
 EMBEDDED_EVENTS = 500
 """Events of all embedded control planes that are sent before the external ones have their turn."""

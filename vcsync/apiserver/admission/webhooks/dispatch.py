@@ -27,9 +27,9 @@ from vcsync.apiserver.admission.webhooks.hooks import MUTATING, VALIDATING, Hook
 from vcsync.apiserver.admission.webhooks.review import JSON_PATCH, Answer
 from vcsync.apiserver.admission.webhooks.selection import AuthorizerFor, Request, no_authorizer
 from vcsync.apiserver.admission.webhooks.versioned_objects import VersionedObjects
-from vcsync.apiserver.request.loop_turns import turn
 from vcsync.apiserver.request.scope import Admission, Admit, MutationPass
 from vcsync.apiserver.storage.interface import Store
+from vcsync.process.loop_turns import turn
 
 INVALID_OWNERS = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from vcsync.apiserver.request.loop_turns import turn
+from vcsync.objects.budget import PIECE_STEPS, Budget
+from vcsync.process.loop_turns import rest, turn
 
 
 async def worker(name: str, order: list[str], pieces: int = 3) -> None:
@@ -37,3 +38,21 @@ async def test_cancelled_waiters_are_skipped():
         await tasks[2]
         await turn()
     assert order == ["c"] * 3
+
+
+async def test_long_work_rests_after_each_piece_of_its_budget():
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    budget = Budget("the work")
+    counter = asyncio.create_task(count())
+    for _ in range(3 * PIECE_STEPS):
+        budget.spend()
+        await rest(budget)
+    counter.cancel()
+    assert others >= 3

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from weakref import WeakKeyDictionary
 
+from vcsync.objects.budget import Budget
+
 
 class Turns:
     """A queue of tasks. Each iteration of the event loop resumes the first one."""
@@ -40,3 +42,9 @@ async def turn() -> None:
     if found is None:
         found = _turns[loop] = Turns()
     await found.come()
+
+
+async def rest(budget: Budget) -> None:
+    """Let other tasks run if the work has taken a piece of its budget since the last call that did."""
+    if budget.piece_ended():
+        await turn()

@@ -210,7 +210,7 @@ class Authorizer:
             return
         if caller.home:
             raise forbidden(GRANTS.plural, GRANTS.group, grant.name, guests.REFUSED)
-        escalation.check_grant(await self.policy(caller.tenant), caller.user, grant)
+        await escalation.check_grant(await self.policy(caller.tenant), caller.user, grant)
 
     async def check_role_write(
         self,
@@ -228,4 +228,4 @@ class Authorizer:
         if caller.system and MASTERS in caller.user.groups:
             return
         policy = await self.policy(caller.tenant)
-        escalation.check(escalation.Write(policy, caller.user, plural, namespace, new, old))
+        await escalation.check(escalation.Write(policy, caller.user, plural, namespace, new, old))

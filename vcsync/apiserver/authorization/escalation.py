@@ -1,19 +1,21 @@
-"""Checks whether a write of a role or binding would grant more than its author has. Pure.
+"""Checks whether a write of a role or binding would grant more than its author has.
 
 Behaviour: kubernetes `pkg/registry/rbac/escalation_check.go`, `pkg/registry/rbac/*/policybased/storage.go` and
 `pkg/registry/rbac/validation/rule.go`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vcsync.api.grants import GRANTS
 from vcsync.apimachinery.errors import StatusError, forbidden, not_found
 from vcsync.apimachinery.strategy import User
-from vcsync.apiserver.authorization.policy import GROUP, Grant, Policy
+from vcsync.apiserver.authorization.limits import EXCEEDED, named
+from vcsync.apiserver.authorization.policy import GROUP, Held, Policy
 from vcsync.apiserver.authorization.rbac import (
     FULL_AUTHORITY,
+    MAX_MISSING,
     Rule,
     compact,
     missing,
@@ -21,6 +23,7 @@ from vcsync.apiserver.authorization.rbac import (
     quoted_all,
 )
 from vcsync.apiserver.request.caller import Attributes, Granted, quoted
+from vcsync.objects.budget import Budget, BudgetExceeded
 
 ROLES = frozenset({"roles", "clusterroles"})
 BINDINGS = frozenset({"rolebindings", "clusterrolebindings"})
@@ -29,6 +32,17 @@ RESOURCES = ROLES | BINDINGS
 
 AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
 _HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
+
+
+REMEDY = "write several smaller roles, or let a user with the verb escalate (for bindings: bind) write it"
+"""How to write what is too large to compare."""
+MAX_STEPS = 1_000_000
+"""Most comparisons of single permissions with rules for one write: about a second."""
+
+
+def new_budget() -> Budget:
+    """Return the budget of one write."""
+    return Budget("the comparison of these permissions with those of the user", MAX_STEPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,7 @@ class Write:
         new: The new object.
         old: The current object, or None for a creation.
         group: API group of the resource.
+        budget: Steps that are left for comparisons of rules.
     """
 
     policy: Policy
@@ -52,6 +67,7 @@ class Write:
     new: Mapping[str, Any]
     old: Mapping[str, Any] | None
     group: str = GROUP
+    budget: Budget = field(default_factory=new_budget)
 
     @property
     def name(self) -> str:
@@ -63,7 +79,7 @@ class Write:
         return forbidden(self.plural, self.group, self.name, why)
 
 
-def check(write: Write) -> None:
+async def check(write: Write) -> None:
     """Refuse a write that the user may not make.
 
     Raises:
@@ -72,21 +88,23 @@ def check(write: Write) -> None:
     if write.old is not None and _but_housekeeping(write.new) == _but_housekeeping(write.old):
         return
     if write.plural in ROLES:
-        _check_role(write)
+        await _check_role(write)
     else:
-        _check_binding(write)
+        await _check_binding(write)
 
 
-def check_grant(policy: Policy, user: User, grant: Granted) -> None:
+async def check_grant(policy: Policy, user: User, grant: Granted) -> None:
     """Refuse a TenantGrant of roles that the user may not bind wherever the grant holds.
 
     Raises:
         StatusError: 403, the grant would grant more than the user has; 404, it refers to a missing role.
     """
+    budget = new_budget()
     for namespace in grant.namespaces or ("",):
         for kind, role in grant.roles:
             binding = {"metadata": {"name": grant.name}, "roleRef": {"kind": kind, "name": role}}
-            _check_binding(Write(policy, user, GRANTS.plural, namespace, binding, None, GRANTS.group))
+            write = Write(policy, user, GRANTS.plural, namespace, binding, None, GRANTS.group, budget)
+            await _check_binding(write)
 
 
 def _but_housekeeping(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,15 +113,15 @@ def _but_housekeeping(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, **rest}
 
 
-def _check_role(write: Write) -> None:
+async def _check_role(write: Write) -> None:
     name = write.name if write.old else ""
     asked = Attributes("escalate", group=GROUP, resource=write.plural, namespace=write.namespace, name=name)
     if write.policy.decide(write.user, asked).allowed:
         return
-    _check_rules(write, parse_rules(write.new.get("rules")))
+    await _check_rules(write, parse_rules(write.new.get("rules")))
     if _aggregates(write.new) or _aggregates(write.old or {}):
-        grants = write.policy.grants(write.user, write.namespace)
-        if missing([rule for grant in grants for rule in grant.rules], FULL_AUTHORITY):
+        held = write.policy.held(write.user, write.namespace)
+        if await _lacking(write, held, FULL_AUTHORITY):
             raise write.refused(AGGREGATION)
 
 
@@ -111,7 +129,7 @@ def _aggregates(role: Mapping[str, Any]) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _check_binding(write: Write) -> None:
+async def _check_binding(write: Write) -> None:
     reference = write.new.get("roleRef") or {}
     kind, role = reference.get("kind", ""), reference.get("name", "")
     asked = Attributes(
@@ -126,28 +144,41 @@ def _check_binding(write: Write) -> None:
     rules = write.policy.rules_of(kind, role, write.namespace)
     if rules is None:
         raise not_found(write.plural if write.group == GROUP else f"{kind.lower()}s", GROUP, role)
-    _check_rules(write, rules)
+    await _check_rules(write, rules)
 
 
-def _check_rules(write: Write, wanted: Sequence[Rule]) -> None:
-    grants = write.policy.grants(write.user, write.namespace)
-    try:
-        lacking = missing([rule for grant in grants for rule in grant.rules], wanted)
-    except ValueError as error:
-        raise write.refused(str(error)) from error
+async def _check_rules(write: Write, wanted: Sequence[Rule]) -> None:
+    held = write.policy.held(write.user, write.namespace)
+    lacking = await _lacking(write, held, wanted)
     if lacking:
-        raise write.refused(_escalation_message(write, lacking, grants))
+        raise write.refused(_escalation_message(write, lacking, held))
 
 
-def _escalation_message(write: Write, lacking: Sequence[Rule], grants: Sequence[Grant]) -> str:
+async def _lacking(write: Write, held: Held, wanted: Sequence[Rule]) -> list[Rule]:
+    """Return the permissions that the user does not hold.
+
+    Raises:
+        StatusError: 403, there are too many to compare.
+    """
+    try:
+        return await missing(held.rules(), wanted, write.budget)
+    except BudgetExceeded as error:
+        raise write.refused(f"{error}: {REMEDY}") from error
+
+
+def _escalation_message(write: Write, lacking: Sequence[Rule], held: Held) -> str:
     rules = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
     text = (
         f"user {quoted(write.user.name)} (groups={quoted_all(write.user.groups)}) is attempting to grant RBAC permissions "
         f"not currently held:\n{rules}"
     )
-    dangling = (grant.binding.role_name for grant in grants if grant.missing)
-    absent = list(dict.fromkeys(not_found(write.plural, GROUP, name).message for name in dangling))
-    if not absent:
+    if len(lacking) == MAX_MISSING:
+        text += f"\nfurther permissions were not compared after these {MAX_MISSING}"
+    absent = named(
+        not_found(write.plural, GROUP, each.binding.role_name).message for each in held.grants if each.missing
+    )
+    problems = [*absent, EXCEEDED] if held.incomplete else absent
+    if not problems:
         return text
-    resolution_errors = absent[0] if len(absent) == 1 else f"[{', '.join(absent)}]"
+    resolution_errors = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
     return f"{text}; resolution errors: [{resolution_errors}]"

@@ -8,6 +8,7 @@ it on.
 from collections.abc import Iterator, Sequence
 
 from vcsync.api import names
+from vcsync.apiserver.authorization.limits import EXCEEDED, Account
 from vcsync.apiserver.authorization.policy import GROUP as RBAC
 from vcsync.apiserver.authorization.policy import Policy
 from vcsync.apiserver.authorization.rbac import EVERY, Rule, allows
@@ -30,8 +31,15 @@ ALWAYS = (
     Rule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
 )  # fmt: skip
 """What every guest may do: read discovery and health, and review itself."""
-UNWRITABLE = frozenset({RBAC, "certificates.k8s.io", names.GROUP})
-"""Groups in which guests only read: permissions, certificates and grants."""
+UNWRITABLE = frozenset({
+    RBAC,
+    "certificates.k8s.io",
+    names.GROUP,
+    "admissionregistration.k8s.io",
+    "apiregistration.k8s.io",
+    "apiextensions.k8s.io",
+})  # fmt: skip
+"""Groups in which guests only read: permissions, certificates and grants, and what changes later requests of the tenant."""
 DELEGATING = ("approve", "attest", "bind", "escalate", "impersonate", "sign")
 """Verbs, and beginnings of verbs, that guests never have."""
 REFUSED = "guests never get this permission, whatever their roles contain"
@@ -49,26 +57,30 @@ def decide(policy: Policy, grants: Sequence[Granted], asked: Asked) -> Decision:
         return Decision(True, "TenantGrant: allowed to every guest")
     if _is_delegating(asked):
         return Decision(False, f"TenantGrant: {REFUSED}")
-    for grant in grants:
-        for kind, role, rules in _roles(policy, grant, asked.namespace):
-            if any(allows(rule, asked) for rule in rules):
-                reason = f'TenantGrant: allowed by TenantGrant "{grant.name}" of {kind} "{role}"'
-                return Decision(True, reason)
-    return Decision(False)
+    account = Account()
+    for grant, kind, role, found in _roles(policy, grants, asked.namespace, account):
+        if any(allows(rule, asked) for rule in found):
+            reason = f'TenantGrant: allowed by TenantGrant "{grant.name}" of {kind} "{role}"'
+            return Decision(True, reason)
+    return Decision(False, f"TenantGrant: {EXCEEDED}" if account.exceeded else "")
 
 
 def rules(policy: Policy, grants: Sequence[Granted], namespace: str) -> list[Rule]:
     """Return the rules of a guest in a namespace, including those that `decide` never applies."""
-    granted = (rule for grant in grants for _, _, found in _roles(policy, grant, namespace) for rule in found)
-    return [*ALWAYS, *granted]
+    granted = (found for _, _, _, found in _roles(policy, grants, namespace, Account()))
+    return [*ALWAYS, *(rule for found in granted for rule in found)]
 
 
-def _roles(policy: Policy, grant: Granted, namespace: str) -> Iterator[tuple[str, str, Sequence[Rule]]]:
-    """Yield kind, name and rules of the roles that hold in a namespace. Empty: at the cluster scope."""
-    if not grant.cluster_wide and namespace not in grant.namespaces:
-        return
-    for kind, role in grant.roles:
-        yield kind, role, policy.rules_of(kind, role, namespace) or ()
+def _roles(
+    policy: Policy, grants: Sequence[Granted], namespace: str, account: Account
+) -> Iterator[tuple[Granted, str, str, Sequence[Rule]]]:
+    """Yield the roles that hold in a namespace, each once: the first grant, kind, name and rules. Empty: at the cluster scope."""
+    for grant in grants:
+        if grant.cluster_wide or namespace in grant.namespaces:
+            for kind, role in grant.roles:
+                found = policy.rules_of(kind, role, namespace)
+                if account.admit((kind, "" if kind == "ClusterRole" else namespace, role), found):
+                    yield grant, kind, role, found or ()
 
 
 def _is_delegating(asked: Asked) -> bool:

@@ -3,17 +3,29 @@
 Behaviour: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go` and `pkg/registry/rbac/validation/rule.go`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from vcsync.api import names
 from vcsync.apimachinery.strategy import User
+from vcsync.apiserver.authorization.limits import EXCEEDED, MAX_BINDINGS, Account, named
 from vcsync.apiserver.authorization.rbac import Rule, allows
+from vcsync.apiserver.authorization.recently_used import RecentlyUsed
+from vcsync.apiserver.authorization.rule_index import RuleIndex, rule_index
 from vcsync.apiserver.request.caller import Asked, Decision
 
 GROUP = "rbac.authorization.k8s.io"
 ACCOUNT_PREFIX = "system:serviceaccount:"
-MAX_REMEMBERED = 2048
-"""Users whose permissions are cached."""
+ALWAYS_HELD = frozenset({"cluster-admin", names.TENANT_ADMINS})
+"""ClusterRoleBindings that count beyond all limits, so that administrators can repair a tenant that exceeds them."""
+MAX_REMEMBERED = 4 * 2**20
+"""Bytes of cached permissions of one tenant's users."""
+FEW_RULES = 64
+"""Rules that a decision looks through one by one."""
+MAX_INDEXED = 5_000
+"""Resources in the rules of one user up to which they are indexed."""
+_HELD_BYTES, _GRANT_BYTES, _KEY_BYTES = 400, 150, 40
 
 Rules = tuple[Rule, ...]
 
@@ -61,6 +73,55 @@ class Grant:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The permissions of a user in a namespace.
+
+    Attributes:
+        grants: The first binding of each role, sorted: ClusterRoleBindings by name, then RoleBindings by name.
+        problems: Which roles are missing, and which limit is exceeded, for messages. Empty: none.
+        incomplete: Whether bindings or roles beyond the limits grant nothing.
+        index: The rules by resource, if there are many.
+    """
+
+    grants: tuple[Grant, ...]
+    problems: str = ""
+    incomplete: bool = False
+    index: RuleIndex | None = None
+
+    def rules(self) -> Iterable[Rule]:
+        """Return the rules of all roles in their order."""
+        return (rule for grant in self.grants for rule in grant.rules)
+
+    def allowing(self, asked: Asked) -> Grant | None:
+        """Return the first grant that allows a request, or None."""
+        if self.index is not None:
+            number = self.index.first(asked)
+            return None if number is None else self.grants[number]
+        return next((each for each in self.grants if any(allows(rule, asked) for rule in each.rules)), None)
+
+    @property
+    def size(self) -> int:
+        """The approximate size in bytes."""
+        index = 0 if self.index is None else self.index.size
+        return _HELD_BYTES + _GRANT_BYTES * len(self.grants) + len(self.problems) + index
+
+
+@dataclass(slots=True)
+class _Bound:
+    """The bindings of one namespace, or of the cluster scope, that name a subject.
+
+    Attributes:
+        number: A number that no other such set has, for the keys of cached permissions.
+        scope: The namespace.
+        positions: By name of the binding, the position of the subject among its subjects.
+    """
+
+    number: int
+    scope: str
+    positions: dict[str, int]
+
+
 class Policy:
     """Decides requests within one tenant. Roles and bindings can be changed one by one."""
 
@@ -76,8 +137,9 @@ class Policy:
         }
         self._roles.update(roles)
         self._bindings: dict[tuple[str, str], Binding] = {}
-        self._by_subject: dict[tuple[str, str, str], dict[str, None]] = {}
-        self._remembered: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
+        self._by_subject: dict[tuple[str, str, str], _Bound] = {}
+        self._numbers = 0
+        self._remembered: RecentlyUsed[tuple[int, ...], Held] = RecentlyUsed(MAX_REMEMBERED)
         for binding in bindings:
             self._bind(binding)
 
@@ -93,47 +155,63 @@ class Policy:
         """Set the binding of a name. None removes it."""
         self._remembered.clear()
         old = self._bindings.pop((namespace, name), None)
-        for key in _keys(old) if old else ():
-            names = self._by_subject[key]
-            del names[name]
-            if not names:
+        for key in _positions(old) if old else ():
+            bound = self._by_subject[key]
+            del bound.positions[name]
+            if not bound.positions:
                 del self._by_subject[key]
         if binding is not None:
             self._bind(binding)
 
     def _bind(self, binding: Binding) -> None:
         self._bindings[binding.namespace, binding.name] = binding
-        for key in _keys(binding):
-            self._by_subject.setdefault(key, {})[binding.name] = None
+        for key, position in _positions(binding).items():
+            bound = self._by_subject.get(key)
+            if bound is None:
+                self._numbers += 1
+                bound = self._by_subject[key] = _Bound(self._numbers, binding.namespace, {})
+            bound.positions[binding.name] = position
 
-    def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
-        """Return the grants of a user in a namespace, sorted by binding. Without a namespace, cluster-wide grants only."""
-        key = (user.name, user.groups, namespace)
+    def held(self, user: User, namespace: str) -> Held:
+        """Return the permissions of a user in a namespace. Without a namespace, those at the cluster scope only.
+
+        Users whom the same bindings name share the result.
+        """
+        bound = self._bound(user, namespace)
+        key = tuple(each.number for each in bound)
         found = self._remembered.get(key)
         if found is None:
-            found = tuple(self._grants(user, namespace))
-            if len(self._remembered) >= MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = found
+            found = self._held(bound)
+            self._remembered.put(key, found, found.size + _KEY_BYTES * len(key))
         return found
 
-    def _grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        subjects = {("User", user.name), *(("Group", group) for group in user.groups)}
-        for scope in ("", namespace) if namespace else ("",):
-            names: set[str] = set()
-            for key in subjects:
-                names.update(self._by_subject.get((scope, *key), ()))
-            for name in sorted(names):
-                binding = self._bindings[scope, name]
-                subject = next(each for each in binding.subjects if _key(each, scope) in subjects)
-                yield self._grant(binding, subject)
+    def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
+        """Return the grants of a user in a namespace: the first binding of each role, sorted by binding."""
+        return self.held(user, namespace).grants
 
-    def _grant(self, binding: Binding, subject: Subject) -> Grant:
-        rules = self.rules_of(binding.role_kind, binding.role_name, binding.namespace)
-        if rules is None:
-            absent = f'{binding.role_kind.lower()}.{GROUP} "{binding.role_name}" not found'
-            return Grant(binding, subject, missing=absent)
-        return Grant(binding, subject, rules)
+    def _bound(self, user: User, namespace: str) -> list[_Bound]:
+        subjects = (("User", user.name), *(("Group", group) for group in dict.fromkeys(user.groups)))
+        scopes = ("", namespace) if namespace else ("",)
+        found = (self._by_subject.get((scope, *subject)) for scope in scopes for subject in subjects)
+        return [each for each in found if each is not None]
+
+    def _held(self, bound: Sequence[_Bound]) -> Held:
+        """Collect the grants of subjects, within the limits."""
+        chosen, exceeded = _chosen(bound)
+        account = Account()
+        grants: list[Grant] = []
+        for scope, name in sorted(chosen):
+            binding = self._bindings[scope, name]
+            rules = self.rules_of(binding.role_kind, binding.role_name, scope)
+            if account.admit(_role(binding), rules, always=_is_always_held(scope, name)):
+                subject = binding.subjects[chosen[scope, name]]
+                missing = "" if rules is not None else _not_found(binding)
+                grants.append(Grant(binding, subject, rules or (), missing))
+        exceeded = exceeded or account.exceeded
+        absent = named(each.missing for each in grants if each.missing)
+        problems = [*absent, EXCEEDED] if exceeded else absent
+        told = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
+        return Held(tuple(grants), told, exceeded, _index(grants))
 
     def rules_of(self, kind: str, name: str, namespace: str) -> Rules | None:
         """Return the rules of the role that a binding refers to, or None if it does not exist."""
@@ -143,24 +221,65 @@ class Policy:
 
     def decide(self, user: User, asked: Asked) -> Decision:
         """Decide a request of a user."""
-        grants = self.grants(user, asked.namespace)
-        for grant in grants:
-            for rule in grant.rules:
-                if allows(rule, asked):
-                    return Decision(True, f"RBAC: allowed by {grant}")
-        return Decision(False, f"RBAC: {missing}" if (missing := self.missing_roles(grants)) else "")
-
-    @staticmethod
-    def missing_roles(grants: Iterable[Grant]) -> str:
-        """Return a message that names the missing roles of grants, or an empty text."""
-        missing = list(dict.fromkeys(grant.missing for grant in grants if grant.missing))
-        return missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]" if missing else ""
+        held = self.held(user, asked.namespace)
+        grant = held.allowing(asked)
+        if grant is not None:
+            return Decision(True, f"RBAC: allowed by {grant}")
+        return Decision(False, f"RBAC: {held.problems}" if held.problems else "")
 
 
-def _keys(binding: Binding) -> set[tuple[str, str, str]]:
-    """Return the index keys of a binding: its namespace and subjects."""
-    found = (_key(subject, binding.namespace) for subject in binding.subjects)
-    return {(binding.namespace, *key) for key in found if key is not None}
+def _chosen(bound: Sequence[_Bound]) -> tuple[dict[tuple[str, str], int], bool]:
+    """Return scope and name of the bindings that count, each with the position of its first subject that matches.
+
+    The second value tells whether there are more.
+    """
+    chosen: dict[tuple[str, str], int] = {}
+    for each in bound:
+        for name in ALWAYS_HELD if each.scope == "" else ():
+            if name in each.positions:
+                _choose(chosen, each, name)
+    room = MAX_BINDINGS
+    for each in bound:
+        for name in islice(each.positions, max(0, room)):
+            _choose(chosen, each, name)
+        room -= len(each.positions)
+    return chosen, room < 0
+
+
+def _choose(chosen: dict[tuple[str, str], int], bound: _Bound, name: str) -> None:
+    key, position = (bound.scope, name), bound.positions[name]
+    chosen[key] = min(position, chosen.get(key, position))
+
+
+def _is_always_held(scope: str, name: str) -> bool:
+    return scope == "" and name in ALWAYS_HELD
+
+
+def _role(binding: Binding) -> tuple[str, str, str]:
+    where = "" if binding.role_kind == "ClusterRole" else binding.namespace
+    return binding.role_kind, where, binding.role_name
+
+
+def _not_found(binding: Binding) -> str:
+    return f'{binding.role_kind.lower()}.{GROUP} "{binding.role_name}" not found'
+
+
+def _index(grants: Sequence[Grant]) -> RuleIndex | None:
+    """Return the index of the rules of grants, or None if there are few, or if it would be large."""
+    if sum(len(each.rules) for each in grants) < FEW_RULES:
+        return None
+    entries = sum(len(rule.resources) for each in grants for rule in each.rules)
+    return rule_index(each.rules for each in grants) if entries <= MAX_INDEXED else None
+
+
+def _positions(binding: Binding) -> dict[tuple[str, str, str], int]:
+    """Return the index keys of a binding: its namespace and subjects, each with the position of the first such subject."""
+    found: dict[tuple[str, str, str], int] = {}
+    for position, subject in enumerate(binding.subjects):
+        key = _key(subject, binding.namespace)
+        if key is not None:
+            found.setdefault((binding.namespace, *key), position)
+    return found
 
 
 def _key(subject: Subject, namespace: str) -> tuple[str, str] | None:

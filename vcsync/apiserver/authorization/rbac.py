@@ -1,4 +1,4 @@
-"""RBAC rules: match requests, cover other rules, and are formatted for messages. Pure.
+"""RBAC rules: match requests, cover other rules, and are formatted for messages.
 
 Behaviour: kubernetes `pkg/apis/rbac/v1/evaluation_helpers.go`, component-helpers `auth/rbac/validation` and
 kubernetes `pkg/registry/rbac/validation/policy_compact.go`.
@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcsync.apiserver.request.caller import Asked, quoted
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 EVERY = "*"
-MAX_ATOMS = 100_000
-"""Most single permissions of a role that is checked for escalation."""
+MAX_MISSING = 1000
+"""Single permissions after which the search for missing ones ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +94,50 @@ def url_covers(pattern: str, url: str) -> bool:
     return pattern in (EVERY, url) or (pattern.endswith("*") and url.startswith(pattern.rstrip("*")))
 
 
-def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """Return the single permissions of `wanted` that `held` does not cover, in their order.
+async def missing(held: Iterable[Rule], wanted: Iterable[Rule], budget: Budget) -> list[Rule]:
+    """Return the first `MAX_MISSING` single permissions of `wanted` that `held` does not cover, in their order.
+
+    Takes turns with other tasks.
 
     Raises:
-        ValueError: `wanted` has too many permissions to check.
+        BudgetExceeded: `wanted` and `held` have too many permissions to compare.
     """
-    found = []
-    for count, atom in enumerate(atom for rule in wanted for atom in _atoms(rule)):
-        if count >= MAX_ATOMS:
-            raise ValueError(f"the role grants more than {MAX_ATOMS} permissions")
-        if not any(_covers(rule, atom) for rule in held):
+    by_resource: dict[str, list[Rule]] = {}
+    with_urls: list[Rule] = []
+    for rule in held:
+        budget.spend(_steps(rule))
+        await rest(budget)
+        for resource in dict.fromkeys(rule.resources):
+            by_resource.setdefault(resource, []).append(rule)
+        if rule.urls:
+            with_urls.append(rule)
+    found: list[Rule] = []
+    for atom in (atom for rule in wanted for atom in _atoms(rule)):
+        budget.spend()
+        await rest(budget)
+        places = [by_resource.get(each, ()) for each in _spellings(atom)] if atom.resources else [with_urls]
+        for rule in (rule for rules in places for rule in rules):
+            budget.spend(_steps(rule))
+            await rest(budget)
+            if _covers(rule, atom):
+                break
+        else:
             found.append(atom)
+            if len(found) == MAX_MISSING:
+                break
     return found
+
+
+def _steps(rule: Rule) -> int:
+    """Return how many steps a comparison with a rule takes."""
+    values = len(rule.verbs) + len(rule.groups) + len(rule.resources) + len(rule.names) + len(rule.urls)
+    return 1 + values // 16
+
+
+def _spellings(atom: Rule) -> Iterable[str]:
+    """Return the texts in `resources` that cover the resource of a single permission."""
+    _, slash, subresource = atom.resources[0].partition("/")
+    return dict.fromkeys((EVERY, atom.resources[0], *((f"{EVERY}/{subresource}",) if slash else ())))
 
 
 def _atoms(rule: Rule) -> Iterable[Rule]:

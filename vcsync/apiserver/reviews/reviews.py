@@ -3,7 +3,7 @@
 Behaviour: kubernetes `pkg/registry/{authorization,authentication}`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from vcsync.apimachinery.errors import FieldError, bad_request, invalid
@@ -12,13 +12,16 @@ from vcsync.apiserver.authentication.authenticator import Authenticator
 from vcsync.apiserver.authentication.tokens import TokenError
 from vcsync.apiserver.authorization import guests
 from vcsync.apiserver.authorization.authorizer import Authorizer
+from vcsync.apiserver.authorization.limits import values_of
 from vcsync.apiserver.authorization.nodes import node_of
 from vcsync.apiserver.authorization.policy import Policy
 from vcsync.apiserver.authorization.rbac import Rule
 from vcsync.apiserver.request.caller import SYSTEM, Attributes, Caller
 from vcsync.apiserver.reviews.rules import review_findings
 from vcsync.apiserver.reviews.selectors import selected_fields, selector_problems
+from vcsync.objects.budget import Budget
 from vcsync.objects.times import unix_time_text
+from vcsync.process.loop_turns import rest
 
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
@@ -118,17 +121,16 @@ class Reviews:
                 **_head(review),
                 "metadata": {},
                 "spec": {},
-                "status": _guest_rules(policy, subject, namespace),
+                "status": await _guest_rules(policy, subject, namespace),
             }
-        grants = policy.grants(subject.user, namespace)
-        rules = [rule for grant in grants for rule in grant.rules]
-        status: Object = {**_listed(rules), "incomplete": False}
-        missing = policy.missing_roles(grants)
+        held = policy.held(subject.user, namespace)
+        status: Object = {**await _listed(held.rules()), "incomplete": held.incomplete}
+        problems = held.problems
         if node_of(subject.user) is not None:
             status["incomplete"] = True
-            missing = ", ".join(filter(None, (_UNRESOLVED, missing)))
-        if missing:
-            status["evaluationError"] = missing
+            problems = ", ".join(filter(None, (_UNRESOLVED, problems)))
+        if problems:
+            status["evaluationError"] = problems
         return {**_head(review), "metadata": {}, "spec": {}, "status": status}
 
     async def _self_subject(self, caller: Caller, _tenant: str, _namespace: str, review: Object) -> Object:
@@ -190,19 +192,25 @@ def _asked(spec: Object) -> Attributes:
     )
 
 
-def _guest_rules(policy: Policy, caller: Caller, namespace: str) -> Object:
+async def _guest_rules(policy: Policy, caller: Caller, namespace: str) -> Object:
     """Return the status of a guest's SelfSubjectRulesReview. The list has rules that never apply to guests, too."""
-    found = _listed(guests.rules(policy, caller.grants, namespace))
+    found = await _listed(guests.rules(policy, caller.grants, namespace))
     return {**found, "incomplete": True, "evaluationError": _NEVER}
 
 
-def _listed(rules: Sequence[Rule]) -> Object:
-    return {
-        "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
-        "nonResourceRules": [
-            {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)} for rule in rules if rule.urls
-        ],
-    }
+async def _listed(rules: Iterable[Rule]) -> Object:
+    """Return rules as a SelfSubjectRulesReview lists them. Takes turns with other tasks."""
+    resource_rules: list[Object] = []
+    other_rules: list[Object] = []
+    budget = Budget("the list of rules")
+    for rule in rules:
+        budget.spend(values_of((rule,)))
+        await rest(budget)
+        if rule.resources:
+            resource_rules.append(_resource_rule(rule))
+        if rule.urls:
+            other_rules.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)})
+    return {"resourceRules": resource_rules, "nonResourceRules": other_rules}
 
 
 def _resource_rule(rule: Any) -> Object:

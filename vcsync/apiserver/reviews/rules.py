@@ -5,7 +5,7 @@ Behaviour: kubernetes `pkg/apis/authorization/validation`.
 
 from typing import Any
 
-from vcsync.apimachinery.errors import FieldError, required, wrong
+from vcsync.apimachinery.errors import FieldError, required, too_many, wrong
 from vcsync.apimachinery.schema.gotypes import META, fields
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.reviews.selectors import field_findings, label_findings
@@ -13,6 +13,10 @@ from vcsync.apiserver.reviews.selectors import field_findings, label_findings
 OBJECT_META = f"{META}ObjectMeta"
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _BOTH = "cannot be specified in combination with resourceAttributes"
+MAX_GROUPS = 1000
+"""Groups of the user that a review may name. kube-apiserver takes as many as fit into 3 MiB."""
+MAX_EXTRA = 1000
+"""Keys and values of extra, together, that it may name."""
 _NO_SUBJECT = "at least one of user or group must be specified"
 
 
@@ -33,12 +37,24 @@ def review_findings(review: Object, *, whose: bool, namespace: str | None = None
         found.append(wrong("spec.resourceAttributes", None, _ONE_OF))
     if whose and not spec.get("user") and not spec.get("groups"):
         found.append(wrong("spec.user", spec.get("user") or "", _NO_SUBJECT))
+    found += _subject_findings(spec)
     for key, rules in (("fieldSelector", field_findings), ("labelSelector", label_findings)):
         selector, path = (resource or {}).get(key), f"spec.resourceAttributes.{key}"
         found += _selector_findings(selector, path)
         for number, each in enumerate((selector or {}).get("requirements") or ()):
             found += rules(each, f"{path}.requirements[{number}]")
     return found + _metadata_findings(review, namespace) + _local_findings(resource, other, namespace)
+
+
+def _subject_findings(spec: Object) -> list[FieldError]:
+    found = []
+    groups, extra = spec.get("groups") or (), spec.get("extra") or {}
+    if len(groups) > MAX_GROUPS:
+        found.append(too_many("spec.groups", len(groups), MAX_GROUPS))
+    values = len(extra) + sum(len(each or ()) for each in extra.values())
+    if values > MAX_EXTRA:
+        found.append(too_many("spec.extra", values, MAX_EXTRA))
+    return found
 
 
 def _internal(attributes: Object) -> Object:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.apiserver.authorization import guests
+from vcsync.apiserver.authorization import guests, limits
 from vcsync.apiserver.authorization.bootstrap import default_policy
 from vcsync.apiserver.authorization.policy import Binding, Policy, Subject
 from vcsync.apiserver.authorization.rbac import Rule
@@ -109,6 +109,12 @@ def test_every_guest_reviews_itself(group, resource, allowed):
 
 IMPERSONATING = ("impersonate", "impersonate:user-info", "impersonate-on:user-info:get")
 TENANCY = ("tenantgrants", "tenantgrantoffers")
+CHANGING_REQUESTS = (
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+)
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 PASSING_ON = [
     *(Attributes(verb, resource="users", name="x") for verb in IMPERSONATING),
@@ -120,6 +126,7 @@ PASSING_ON = [
     Attributes("create", group="certificates.k8s.io", resource="certificatesigningrequests"),
     Attributes("create", resource="serviceaccounts", subresource="token", namespace="shop"),
     *(Attributes(verb, group="tenancy.x-k8s.io", resource=each) for verb in WRITES for each in TENANCY),
+    *(Attributes(verb, group=group, resource=each) for verb in WRITES for group, each in CHANGING_REQUESTS),
     Attributes("*", group="*", resource="*"),
     Attributes("create", group="*", resource="pods"),
     Attributes("create", resource="*"),
@@ -140,6 +147,18 @@ def test_guests_read_what_they_may_not_write():
     assert may(grants, "list", "tenantgrants", "", group="tenancy.x-k8s.io")
     assert may(grants, "get", "roles", group=guests.RBAC)
     assert may(grants, "create", "serviceaccounts")
+
+
+def test_a_role_of_many_grants_is_looked_at_once_and_very_many_rules_grant_nothing(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_RULES", 20)
+    policy = Policy({"big": (PODS,) * 15, "bigger": (PODS,) * 6}, {}, [])
+    compared = []
+    monkeypatch.setattr(guests, "allows", lambda rule, asked: bool(compared.append(rule)))
+    grants = [granted(("ClusterRole", "big"), ("ClusterRole", "bigger"), everywhere=True)] * 30
+    refused = guests.decide(policy, grants, Attributes("get", resource="secrets", namespace="shop"))
+    assert (refused.allowed, refused.reason) == (False, f"TenantGrant: {limits.EXCEEDED}")
+    assert len(compared) == len(guests.ALWAYS) + 15
+    assert len(guests.rules(policy, grants, "shop")) == len(guests.ALWAYS) + 15
 
 
 def test_the_listed_rules_are_those_of_the_namespace():

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.apiserver.identity.conftest import NOW, House
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
+from vcsync.apiserver.authorization import limits
 from vcsync.apiserver.request.caller import Caller
 
 RBAC = "rbac.authorization.k8s.io"
@@ -231,6 +232,58 @@ async def test_the_rules_that_one_has(house: House) -> None:
     )
     refused = await refusal(house, BOB, "selfsubjectrulesreviews", {})
     assert (refused.code, refused.message) == (400, "no namespace on request")
+
+
+async def test_rules_of_a_role_with_many_bindings_are_listed_once_and_too_many_are_left_out(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_RULES", 40)
+    one = {"verbs": ["get"], "apiGroups": ["x.example.com"], "resources": ["bombs"]}
+    for name, count in (("big", 20), ("huge", 41)):
+        await house.put(
+            "acme",
+            RBAC,
+            "clusterroles",
+            {"metadata": {"name": name}, "rules": [one | {"resources": [name]}] * count},
+        )
+    for number in range(30):
+        binding = {
+            "metadata": {"name": f"b{number:02}"},
+            "subjects": [{"kind": "User", "name": "bob"}],
+            "roleRef": {"kind": "ClusterRole", "name": "huge" if number == 0 else "big", "apiGroup": RBAC},
+        }
+        await house.put("acme", RBAC, "clusterrolebindings", binding)
+    answer = await ask(house, BOB, "selfsubjectrulesreviews", {"namespace": "default"})
+    status = answer["status"]
+    assert status["resourceRules"].count(one | {"resources": ["big"]}) == 20
+    assert one | {"resources": ["huge"]} not in status["resourceRules"]
+    assert (status["incomplete"], status["evaluationError"]) == (True, limits.EXCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            {"groups": [f"g{n}" for n in range(1001)]},
+            "spec.groups: Too many: 1001: must have at most 1000 items",
+        ),
+        (
+            {"extra": {"k": [f"v{n}" for n in range(1000)]}},
+            "spec.extra: Too many: 1001: must have at most 1000 items",
+        ),
+        (
+            {"extra": {f"k{n}": [] for n in range(1001)}},
+            "spec.extra: Too many: 1001: must have at most 1000 items",
+        ),
+    ],
+    ids=["groups", "values", "keys"],
+)
+async def test_a_review_names_a_limited_number_of_groups_and_extra(
+    house: House, more: dict[str, Any], message: str
+) -> None:
+    refused = await refusal(house, OPERATOR, SAR, {"user": "bob", "resourceAttributes": PODS, **more})
+    assert refused.code == 422
+    assert message in refused.message
 
 
 async def test_who_one_is(house: House) -> None:

@@ -7,7 +7,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from vcsync.api import names
 from vcsync.controllers.certificates import certificates_plan as certificates
-from vcsync.controllers.clusterroleaggregation.aggregation_plan import CLUSTER_ROLE_AGGREGATION
+from vcsync.controllers.clusterroleaggregation.aggregation_controller import CLUSTER_ROLE_AGGREGATION
 from vcsync.controllers.cronjob.cronjob_plan import CRON_JOB
 from vcsync.controllers.daemonset.daemonset_plan import daemon_sets
 from vcsync.controllers.deployment.deployment_plan import DEPLOYMENT

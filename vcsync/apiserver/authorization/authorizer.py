@@ -4,6 +4,7 @@ The policy of a tenant is read at its first request and follows the changes of i
 requests cost nothing.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from vcsync.apiserver.request.caller import (
     Granted,
     refusal,
 )
-from vcsync.apiserver.storage.interface import Change, Store, tenant_of
+from vcsync.apiserver.storage.interface import Change, Store, StoreError, tenant_of
 from vcsync.apiserver.tenants.builtin_resources import prohibition
 
 MAX_POLICIES = 1000
@@ -46,10 +47,19 @@ class _Known:
 
 @dataclass(slots=True)
 class _Loading:
-    """Changes that arrive while a policy is being read. `lost`: changes were missed, so the policy must not be cached."""
+    """A policy that is being read. Other requests that need it wait, because a tenant can make it large.
+
+    Attributes:
+        changes: Changes that arrive meanwhile.
+        lost: Whether changes were missed, so that the policy must not be cached.
+        ended: Set when it is read or cannot be read.
+        error: Why it cannot be read.
+    """
 
     changes: list[Change] = field(default_factory=list)
     lost: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    error: StoreError | None = None
 
 
 class Authorizer:
@@ -76,7 +86,7 @@ class Authorizer:
         self._capacity = capacity
         self._policies: OrderedDict[str, _Known] = OrderedDict()
         self._acted: impersonation.Worked = RecentlyUsed(MAX_ACTORS)
-        self._loading: dict[str, list[_Loading]] = {}
+        self._loading: dict[str, _Loading] = {}
 
     def changed(self, changes: Iterable[Change]) -> None:
         """Apply changes of roles and bindings. Other changes cost little."""
@@ -86,7 +96,8 @@ class Authorizer:
 
     def _change(self, change: Change) -> None:
         tenant = tenant_of(change.key)
-        for loading in self._loading.get(tenant, ()):
+        loading = self._loading.get(tenant)
+        if loading is not None:
             loading.changes.append(change)
         known = self._policies.get(tenant)
         if known is not None and change.revision > known.revision:
@@ -95,8 +106,8 @@ class Authorizer:
     def forget(self, tenant: str) -> None:
         """Drop the cached policy of a tenant."""
         self._policies.pop(tenant, None)
-        for loading in self._loading.get(tenant, ()):
-            loading.lost = True
+        if tenant in self._loading:
+            self._loading[tenant].lost = True
 
     def forget_all(self) -> None:
         """Drop all cached policies."""
@@ -115,19 +126,27 @@ class Authorizer:
             return found.policy
         if not tenant or not self._exists(tenant):
             return default_policy()
-        return await self._load(tenant)
+        while (found := self._policies.get(tenant)) is None:
+            loading = self._loading.get(tenant)
+            if loading is None:
+                return await self._load(tenant)
+            await loading.ended.wait()
+            if loading.error is not None:
+                raise loading.error
+        return found.policy
 
     async def _load(self, tenant: str) -> Policy:
         """Read and cache a policy, and apply the changes that arrive meanwhile."""
-        loading = _Loading()
-        self._loading.setdefault(tenant, []).append(loading)
+        loading = self._loading[tenant] = _Loading()
         try:
             revision = await self._store.revision()
             known = _Known(await read_policy(self._store, tenant, revision), revision)
+        except StoreError as error:
+            loading.error = error
+            raise
         finally:
-            self._loading[tenant].remove(loading)
-            if not self._loading[tenant]:
-                del self._loading[tenant]
+            del self._loading[tenant]
+            loading.ended.set()
         for change in loading.changes:
             if change.revision > revision:
                 apply(known.policy, change)

@@ -25,6 +25,8 @@ from vcsync.apiserver.request.caller import (
     quoted,
     refusal,
 )
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 AUTHENTICATION = "authentication.k8s.io"
 NODE_PREFIX = "system:node:"
@@ -32,6 +34,8 @@ NODES = "system:nodes"
 MAX_WANTED = 256
 """Groups and extra values that a request may name."""
 
+DECISION_STEPS = 500
+"""Steps of one decision about a user with very many rules. See `vcsync.objects.budget`."""
 ASSOCIATED = "associated-node"
 NODE_OF_ACCOUNT = "authentication.kubernetes.io/node-name"
 _EXTRA = "impersonate-extra-"
@@ -122,6 +126,7 @@ async def impersonated(  # noqa: PLR0917  one question
         StatusError: 403, the first refusal, as in kube-apiserver.
     """
     first: StatusError | None = None
+    decide = _in_turns(decide)
     key = (caller.tenant, caller.user.name)
     modes = [*(_modes(caller, wanted) if asked is not None else ()), _LEGACY]
     before = worked.get(key)
@@ -135,6 +140,18 @@ async def impersonated(  # noqa: PLR0917  one question
             return _as_caller(caller, user, tenant, mode)
     assert first is not None  # noqa: S101  there is a mode, and each either returns or refuses
     raise first
+
+
+def _in_turns(decide: Decide) -> Decide:
+    """Return a function that decides, and lets other tasks run between the decisions about hundreds of groups."""
+    budget = Budget("the impersonation")
+
+    async def decided(caller: Caller, asked: Asked) -> Decision:
+        budget.spend(DECISION_STEPS)
+        await rest(budget)
+        return await decide(caller, asked)
+
+    return decided
 
 
 async def _in_mode(decide: Decide, caller: Caller, wanted: User, asked: Asked | None, mode: str) -> User:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from msgspec import Struct
+
 from vcsync.api import names
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authorization.limits import EXCEEDED, MAX_BINDINGS, Account, named
@@ -30,17 +32,15 @@ _HELD_BYTES, _GRANT_BYTES, _KEY_BYTES = 400, 150, 40
 Rules = tuple[Rule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True, gc=False):
     """A subject of a binding."""
 
-    kind: str
-    name: str
+    kind: str = ""
+    name: str = ""
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """A RoleBinding, or a ClusterRoleBinding if `namespace` is empty."""
 
     name: str
@@ -50,8 +50,7 @@ class Binding:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """The permissions that one binding grants one user. `missing`: why it grants none."""
 
     binding: Binding
@@ -107,19 +106,8 @@ class Held:
         return _HELD_BYTES + _GRANT_BYTES * len(self.grants) + len(self.problems) + index
 
 
-@dataclass(slots=True)
-class _Bound:
-    """The bindings of one namespace, or of the cluster scope, that name a subject.
-
-    Attributes:
-        number: A number that no other such set has, for the keys of cached permissions.
-        scope: The namespace.
-        positions: By name of the binding, the position of the subject among its subjects.
-    """
-
-    number: int
-    scope: str
-    positions: dict[str, int]
+_Positions = dict[str, int]
+"""The bindings of one scope that name a subject: by name, the position of the subject among the subjects."""
 
 
 class Policy:
@@ -137,8 +125,7 @@ class Policy:
         }
         self._roles.update(roles)
         self._bindings: dict[tuple[str, str], Binding] = {}
-        self._by_subject: dict[tuple[str, str, str], _Bound] = {}
-        self._numbers = 0
+        self._by_subject: dict[tuple[str, str, str], _Positions] = {}
         self._remembered: RecentlyUsed[tuple[int, ...], Held] = RecentlyUsed(MAX_REMEMBERED)
         for binding in bindings:
             self._bind(binding)
@@ -156,9 +143,9 @@ class Policy:
         self._remembered.clear()
         old = self._bindings.pop((namespace, name), None)
         for key in _positions(old) if old else ():
-            bound = self._by_subject[key]
-            del bound.positions[name]
-            if not bound.positions:
+            positions = self._by_subject[key]
+            del positions[name]
+            if not positions:
                 del self._by_subject[key]
         if binding is not None:
             self._bind(binding)
@@ -166,11 +153,7 @@ class Policy:
     def _bind(self, binding: Binding) -> None:
         self._bindings[binding.namespace, binding.name] = binding
         for key, position in _positions(binding).items():
-            bound = self._by_subject.get(key)
-            if bound is None:
-                self._numbers += 1
-                bound = self._by_subject[key] = _Bound(self._numbers, binding.namespace, {})
-            bound.positions[binding.name] = position
+            self._by_subject.setdefault(key, {})[binding.name] = position
 
     def held(self, user: User, namespace: str) -> Held:
         """Return the permissions of a user in a namespace. Without a namespace, those at the cluster scope only.
@@ -178,7 +161,8 @@ class Policy:
         Users whom the same bindings name share the result.
         """
         bound = self._bound(user, namespace)
-        key = tuple(each.number for each in bound)
+        # An identity is of the same bindings until a binding changes, which clears the cache.
+        key = tuple(id(positions) for _, positions in bound)
         found = self._remembered.get(key)
         if found is None:
             found = self._held(bound)
@@ -189,13 +173,18 @@ class Policy:
         """Return the grants of a user in a namespace: the first binding of each role, sorted by binding."""
         return self.held(user, namespace).grants
 
-    def _bound(self, user: User, namespace: str) -> list[_Bound]:
+    def _bound(self, user: User, namespace: str) -> list[tuple[str, _Positions]]:
+        """Return the bindings that name a user or one of its groups, with their scope."""
         subjects = (("User", user.name), *(("Group", group) for group in dict.fromkeys(user.groups)))
-        scopes = ("", namespace) if namespace else ("",)
-        found = (self._by_subject.get((scope, *subject)) for scope in scopes for subject in subjects)
-        return [each for each in found if each is not None]
+        found = []
+        for scope in ("", namespace) if namespace else ("",):
+            for subject in subjects:
+                positions = self._by_subject.get((scope, *subject))
+                if positions is not None:
+                    found.append((scope, positions))
+        return found
 
-    def _held(self, bound: Sequence[_Bound]) -> Held:
+    def _held(self, bound: Sequence[tuple[str, _Positions]]) -> Held:
         """Collect the grants of subjects, within the limits."""
         chosen, exceeded = _chosen(bound)
         account = Account()
@@ -228,27 +217,19 @@ class Policy:
         return Decision(False, f"RBAC: {held.problems}" if held.problems else "")
 
 
-def _chosen(bound: Sequence[_Bound]) -> tuple[dict[tuple[str, str], int], bool]:
+def _chosen(bound: Sequence[tuple[str, _Positions]]) -> tuple[dict[tuple[str, str], int], bool]:
     """Return scope and name of the bindings that count, each with the position of its first subject that matches.
 
     The second value tells whether there are more.
     """
     chosen: dict[tuple[str, str], int] = {}
-    for each in bound:
-        for name in ALWAYS_HELD if each.scope == "" else ():
-            if name in each.positions:
-                _choose(chosen, each, name)
     room = MAX_BINDINGS
-    for each in bound:
-        for name in islice(each.positions, max(0, room)):
-            _choose(chosen, each, name)
-        room -= len(each.positions)
+    for scope, positions in bound:
+        always = [name for name in ALWAYS_HELD if scope == "" and name in positions]
+        for name in (*always, *islice(positions, max(0, room))):
+            chosen[scope, name] = min(positions[name], chosen.get((scope, name), positions[name]))
+        room -= len(positions)
     return chosen, room < 0
-
-
-def _choose(chosen: dict[tuple[str, str], int], bound: _Bound, name: str) -> None:
-    key, position = (bound.scope, name), bound.positions[name]
-    chosen[key] = min(position, chosen.get(key, position))
 
 
 def _is_always_held(scope: str, name: str) -> bool:

@@ -12,8 +12,12 @@ from vcsync.apiserver.authorization.escalation import BINDINGS, ROLES
 from vcsync.apiserver.authorization.policy import GROUP, Binding, Policy, Rules, Subject
 from vcsync.apiserver.authorization.rbac import parse_rules
 from vcsync.apiserver.storage.interface import Change, Store
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 PAGE = 500
+BYTES_PER_STEP = 30
+"""Bytes of an object that are read in about a microsecond."""
 MARK = f"/{GROUP}/"
 """Part of the keys of RBAC objects, after the tenant."""
 
@@ -31,12 +35,6 @@ class _Role(msgspec.Struct):
     rules: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Subject(msgspec.Struct):
-    kind: str = ""
-    name: str = ""
-    namespace: str = ""
-
-
 class _RoleRef(msgspec.Struct):
     kind: str = ""
     name: str = ""
@@ -45,36 +43,43 @@ class _RoleRef(msgspec.Struct):
 class _Binding(msgspec.Struct):
     metadata: _Metadata
     roleRef: _RoleRef  # noqa: N815
-    subjects: list[_Subject] | None = None
+    subjects: tuple[Subject, ...] | None = None
 
 
 _Made = TypeVar("_Made")
 _roles: msgspec.json.Decoder[_Role] = msgspec.json.Decoder(_Role)
+_plain_rules: msgspec.json.Decoder[Rules | None] = msgspec.json.Decoder(Rules | None)
+"""Decodes rules without null, which are nearly all, in a tenth of the time."""
 _bindings: msgspec.json.Decoder[_Binding] = msgspec.json.Decoder(_Binding)
 
 
 @cache_short_texts(1024, 32 * 1024)
 def _rules(raw: bytes) -> Rules:
     """Parse the rules of a role. Tenants with equal roles share the result."""
-    rules: list[dict[str, Any]] | None = msgspec.json.decode(raw)
-    return parse_rules(rules)
+    try:
+        return _plain_rules.decode(raw) or ()
+    except msgspec.ValidationError:
+        rules: list[dict[str, Any]] | None = msgspec.json.decode(raw)
+        return parse_rules(rules)
 
 
 async def read_policy(store: Store, tenant: str, revision: int) -> Policy:
-    """Read the RBAC objects of a tenant at one revision. An invalid object grants nothing.
+    """Read the RBAC objects of a tenant at one revision, in turns with other tasks. An invalid object grants nothing.
 
     Raises:
         StoreError: The store cannot be read.
     """
-    cluster_roles = await _read(store, tenant, "clusterroles", _role, revision)
-    roles = await _read(store, tenant, "roles", _role, revision)
-    cluster_bindings = await _read(store, tenant, "clusterrolebindings", _binding, revision)
-    bindings = await _read(store, tenant, "rolebindings", _binding, revision)
-    return Policy(
-        {metadata.name: rules for metadata, rules in cluster_roles},
-        {(metadata.namespace, metadata.name): rules for metadata, rules in roles},
-        [*cluster_bindings, *bindings],
-    )
+    policy, budget = Policy({}, {}, ()), Budget("the policy of a tenant")
+    for plural in (*sorted(ROLES), *sorted(BINDINGS)):
+        prefix, after, more = collection_key(tenant, GROUP, plural), "", True
+        while more:
+            page = await store.range(prefix, after=after, limit=PAGE, revision=revision)
+            for record in page.records:
+                _set(policy, record.key, record.value)
+                budget.spend(1 + len(record.value) // BYTES_PER_STEP)
+                await rest(budget)
+            after, more = page.records[-1].key if page.records else "", page.more
+    return policy
 
 
 def is_rbac(key: str) -> bool:
@@ -87,25 +92,28 @@ def apply(policy: Policy, change: Change) -> None:
 
     An invalid object grants nothing.
     """
-    _, _, plural, *place = change.key.split("/")
+    _set(policy, change.key, change.value)
+
+
+def _set(policy: Policy, key: str, value: bytes | None) -> None:
+    _, _, plural, *place = key.split("/")
     namespace, name = ("", *place)[-2:]
     if plural in ROLES:
-        role = _taken(change.key, change.value, _role)
-        policy.set_role(namespace, name, None if role is None else role[1])
+        policy.set_role(namespace, name, _taken(key, value, _role))
     elif plural in BINDINGS:
-        policy.set_binding(namespace, name, _taken(change.key, change.value, _binding))
+        policy.set_binding(namespace, name, _taken(key, value, _binding))
 
 
-def _role(value: bytes) -> tuple[_Metadata, Rules]:
-    read = _roles.decode(value)
-    return read.metadata, _rules(bytes(read.rules))
+def _role(value: bytes) -> Rules:
+    return _rules(bytes(_roles.decode(value).rules))
 
 
 def _binding(value: bytes) -> Binding:
     read = _bindings.decode(value)
-    subjects = tuple(Subject(each.kind, each.name, each.namespace) for each in read.subjects or ())
     metadata = read.metadata
-    return Binding(metadata.name, read.roleRef.kind, read.roleRef.name, subjects, metadata.namespace)
+    return Binding(
+        metadata.name, read.roleRef.kind, read.roleRef.name, read.subjects or (), metadata.namespace
+    )
 
 
 def _taken(key: str, value: bytes | None, make: Callable[[bytes], _Made]) -> _Made | None:
@@ -117,17 +125,3 @@ def _taken(key: str, value: bytes | None, make: Callable[[bytes], _Made]) -> _Ma
     except (msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError) as error:
         _log.error("an RBAC object cannot be read and grants nothing", key=key, error=str(error))
         return None
-
-
-async def _read(
-    store: Store, tenant: str, plural: str, make: Callable[[bytes], _Made], revision: int
-) -> list[_Made]:
-    found: list[_Made] = []
-    prefix, after = collection_key(tenant, GROUP, plural), ""
-    while True:
-        page = await store.range(prefix, after=after, limit=PAGE, revision=revision)
-        made = (_taken(record.key, record.value, make) for record in page.records)
-        found += [each for each in made if each is not None]
-        if not page.more:
-            return found
-        after = page.records[-1].key

@@ -5,8 +5,10 @@ kubernetes `pkg/registry/rbac/validation/policy_compact.go`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.apiserver.request.caller import Asked, quoted
 from vcsync.objects.budget import Budget
@@ -17,9 +19,11 @@ MAX_MISSING = 1000
 """Single permissions after which the search for missing ones ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One entry of a role's `rules`."""
+_WIRE_NAMES = {"groups": "apiGroups", "names": "resourceNames", "urls": "nonResourceURLs"}
+
+
+class Rule(Struct, frozen=True, gc=False, rename=_WIRE_NAMES):
+    """One entry of a role's `rules`. Large roles are decoded on the event loop, so that it is a type that msgspec decodes."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()

@@ -1,5 +1,7 @@
 """Authorization by a tenant's own roles and bindings, escalation, impersonation."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -7,7 +9,10 @@ import pytest
 from tests.unit.apiserver.identity.conftest import House
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
+from vcsync.apiserver.authorization import impersonation, policy_reader
 from vcsync.apiserver.request.caller import Attributes, Caller, settle_tenant
+from vcsync.apiserver.storage.interface import StoreError
+from vcsync.objects.budget import Budget
 
 GROUP = "rbac.authorization.k8s.io"
 BOB = Caller(User("bob", groups=("devs", "ops", "system:authenticated")), "acme")
@@ -405,6 +410,74 @@ async def test_what_changes_while_a_policy_is_read_counts(house: House) -> None:
     assert (await authorizer.decide(BOB, LIST_PODS)).allowed
     house.store.range = real  # type: ignore[method-assign]
     assert (await authorizer.decide(BOB, LIST_PODS)).allowed
+
+
+async def test_requests_that_come_together_read_a_policy_once(house: House) -> None:
+    authorizer, real, read = house.identity.authorizer, house.store.range, []
+
+    async def counted(prefix: str, **options: Any) -> Any:
+        read.append(prefix)
+        return await real(prefix, **options)
+
+    house.store.range = counted  # type: ignore[method-assign]
+    authorizer.forget("acme")
+    first, *others = [asyncio.create_task(authorizer.decide(BOB, LIST_PODS)) for _ in range(20)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert not any(decision.allowed for decision in await asyncio.gather(*others))
+    once = 4
+    assert len(read) <= 2 * once
+
+
+async def test_requests_that_come_together_learn_together_that_a_policy_cannot_be_read(house: House) -> None:
+    authorizer, read = house.identity.authorizer, []
+
+    async def broken(prefix: str, **_: Any) -> Any:
+        read.append(prefix)
+        await asyncio.sleep(0)
+        raise StoreError("the disk is gone")
+
+    house.store.range = broken  # type: ignore[method-assign]
+    authorizer.forget("acme")
+    asked = [authorizer.decide(BOB, LIST_PODS) for _ in range(20)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in found] == [StoreError] * 20
+    assert len(read) == 1
+
+
+async def test_a_large_policy_is_read_in_turns_with_other_tasks(house: House) -> None:
+    for number in range(20):
+        subjects = [{"kind": "User", "name": f"user-{number}-{each}"} for each in range(500)]
+        body = {
+            "metadata": {"name": f"b{number}"},
+            "subjects": subjects,
+            "roleRef": {"kind": "ClusterRole", "name": "view"},
+        }
+        await house.put("acme", GROUP, "clusterrolebindings", body)
+    house.identity.authorizer.forget("acme")
+    turns = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy_reader, "rest", counting(turns))
+        await house.identity.authorizer.decide(BOB, LIST_PODS)
+    assert sum(turns) >= 4
+
+
+async def test_an_impersonation_of_many_groups_lets_other_tasks_run(house: House) -> None:
+    turns: list[bool] = []
+    headers = [("Impersonate-User", "x"), *(("Impersonate-Group", f"g{number}") for number in range(200))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(impersonation, "rest", counting(turns))
+        await house.identity.authorizer.impersonate(ADMIN, headers, "acme")
+    assert sum(turns) >= 40
+
+
+def counting(turns: list[bool]) -> Callable[[Budget], Awaitable[None]]:
+    """A `rest` that records whether it lets other tasks run."""
+
+    async def rest(budget: Budget) -> None:
+        turns.append(budget.piece_ended())
+
+    return rest
 
 
 async def test_a_change_costs_no_reading(house: House) -> None:

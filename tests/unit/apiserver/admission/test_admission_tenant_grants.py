@@ -141,12 +141,12 @@ def granted(*roles, namespaces=("shop",)):
         ("nobody", granted(("ClusterRole", "pods")), 403),
     ],
 )
-def test_nobody_grants_more_than_they_may_bind(user, grant, code):
+async def test_nobody_grants_more_than_they_may_bind(user, grant, code):
     if not code:
-        check_grant(POLICY, User(user), grant)
+        await check_grant(POLICY, User(user), grant)
         return
     with pytest.raises(StatusError) as refused:
-        check_grant(POLICY, User(user), grant)
+        await check_grant(POLICY, User(user), grant)
     assert refused.value.code == code
 
 

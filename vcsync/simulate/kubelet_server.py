@@ -16,6 +16,7 @@ from aiohttp import WSMsgType, web
 from vcsync.api import names
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.objects.envelope import Envelope
+from vcsync.process.http_connection import BoundedServer
 from vcsync.simulate import canned, sessions
 from vcsync.simulate.canned import ContainerRun, LogOptions
 from vcsync.simulate.container_runs import Refused, container_run, log_options, running
@@ -62,7 +63,7 @@ class KubeletServer:
         Raises:
             OSError: the address cannot be used.
         """
-        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
+        server = BoundedServer(self._handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=tls).start()

@@ -18,6 +18,8 @@ from vcsync.status.sources import StatusSource, readiness, registry, statuses, t
 
 DEFAULT_LISTEN = "127.0.0.1:10550"
 """Loopback: the endpoint has no authentication of its own."""
+MAX_HEADERS, MAX_FIELD_BYTES = 64, 4096
+"""Limits of the headers of a request, of which browsers send some twenty."""
 
 
 class ListenAddressError(ValueError):
@@ -82,7 +84,14 @@ class StatusServer:
                 web.get("/timeline", self._timeline),
             ]
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=2.0,
+            max_headers=MAX_HEADERS,
+            max_field_size=MAX_FIELD_BYTES,
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self._port).start()

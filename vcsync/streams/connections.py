@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from vcsync.process.http_connection import BoundedServer
 from vcsync.streams.budget import ConnectionBudget
 
 REQUEST_SECONDS = 30.0
@@ -19,7 +20,7 @@ Payer = Callable[[asyncio.Transport], str]
 """Returns on whose share a connection counts."""
 
 
-class Server(web.Server):
+class Server(BoundedServer):
     """The server.
 
     Args:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vcsync.apiserver.serving import http_protocol
+from vcsync.process import http_connection
 
 CHUNKED = (
     b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -49,7 +49,7 @@ async def test_a_client_of_an_earlier_version_gets_a_stream_without_chunks(plane
     "header", [b"Transfer-Encoding:", b"Transfer-Encoding:  ", b"transfer-encoding:\t", b"TRANSFER-ENCODING:"]
 )
 async def test_a_coding_without_a_value_is_malformed(plane, monkeypatch, header: bytes) -> None:
-    monkeypatch.setattr(http_protocol, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(http_connection, "LINGER_SECONDS", 0.0)
     post = b"POST /api HTTP/1.1\r\nHost: x\r\n" + header + b"\r\nContent-Length: 2\r\n\r\n{}"
     assert await answers(plane, NEXT.replace(b"Connection: close\r\n", b"") + post + NEXT) == [
         b"200",

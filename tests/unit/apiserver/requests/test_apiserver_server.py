@@ -12,7 +12,7 @@ import pytest
 
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.handlers.verbs import HANDLERS
-from vcsync.apiserver.serving import http_protocol
+from vcsync.process import http_connection
 
 BASE = "/api/v1/namespaces/default/configmaps"
 
@@ -157,7 +157,7 @@ async def test_compressed_bodies_are_not_decompressed(client):
     ],
 )
 async def test_malformed_requests_are_refused_once_and_not_logged(plane, caplog, monkeypatch, data, answer):
-    monkeypatch.setattr(http_protocol, "LINGER_SECONDS", 0.0)
+    monkeypatch.setattr(http_connection, "LINGER_SECONDS", 0.0)
     reader, writer = await asyncio.open_connection("127.0.0.1", plane.server.port)
     writer.write(data)
     head = await reader.readuntil(b"\r\n\r\n")

@@ -29,6 +29,7 @@ class RawResponse:
         change: Changes the bytes after the head on their way to the client; receives no bytes at their end. None: they pass
             unchanged.
         ahead: Bytes after the head that have been read, but not by `piece`.
+        left: Bytes of the body that `piece` has not read. None: it ends with the connection.
     """
 
     status: int
@@ -37,6 +38,7 @@ class RawResponse:
     writer: asyncio.StreamWriter
     change: Callable[[bytes], bytes] | None = None
     ahead: bytes = b""
+    left: int | None = None
 
     def header(self, name: str) -> str:
         """Return the value of a header by its name in lower case, or an empty text."""
@@ -69,10 +71,16 @@ class RawResponse:
         return self.ahead
 
     async def _read(self, size: int) -> bytes:
-        if self.ahead:
-            ahead, self.ahead = self.ahead, b""
-            return ahead
-        return await self.reader.read(size)
+        if self.left == 0:  # What follows is no part of the answer.
+            return b""
+        read, self.ahead = self.ahead or await self.reader.read(size), b""
+        if self.left is None:
+            return read
+        if not read:
+            raise ConnectionAbortedError("the answer was cut off")
+        read = read[: self.left]
+        self.left -= len(read)
+        return read
 
     async def text(self) -> str:
         """Return the beginning of the body of an error response. Empty if it cannot be read."""

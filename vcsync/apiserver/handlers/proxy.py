@@ -3,11 +3,12 @@
 The API server of the super cluster connects to the Pod. A request for a Service goes to one of its Pods.
 
 Behaviour: Kubernetes' `pkg/registry/core/pod/rest/subresources.go`, `pkg/registry/core/service/proxy.go`, and apimachinery's
-`pkg/util/proxy/upgradeaware.go`. Differences: bodies of requests are read as a whole, and cookies do not pass.
+`pkg/util/proxy/upgradeaware.go`. Differences: bodies of requests are read as a whole, requests with an upgrade have none, and
+cookies do not pass.
 """
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from urllib.parse import unquote
 
@@ -48,7 +49,12 @@ from vcsync.streams.upgrade_headers import forwarded_upgrade
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 BODILESS = frozenset({"GET", "HEAD"})
 EMPTY = frozenset({204, 304})
-OK, SWITCHING = 200, 101
+MAX_DIGITS = 18
+"""Digits of the length of an answer."""
+WITH_BODY = (
+    "a request that upgrades its connection must not have a body: leave out the body or the header Upgrade"
+)
+OK, SWITCHING, REFUSED = 200, 101, 400
 
 
 class PodProxy:
@@ -85,6 +91,10 @@ class PodProxy:
         pod, target = await self._located(scope)
         if self._pool is None:
             raise not_served(request)
+        protocol = supported_protocol(incoming.headers)
+        if protocol and _has_body(incoming.headers):
+            # A server that does not upgrade would take it for the next request on a connection with our credentials.
+            raise errors.bad_request(WITH_BODY)
         path, shown = _paths(incoming.path, request.info)
         if not path and incoming.method in {"GET", "HEAD"}:
             return _to_directory(incoming)
@@ -96,7 +106,7 @@ class PodProxy:
             incoming.query,
             target=target.text,
             path=path,
-            body=b"" if incoming.method in BODILESS else await request.body(),
+            body=b"" if protocol or incoming.method in BODILESS else await request.body(),
             shown=shown,
         )
         if not asked.node:
@@ -104,7 +114,7 @@ class PodProxy:
         if incoming.seat is not None:
             # Seats are for the work of this server. Connections to super clusters are limited for each tenant.
             incoming.seat.leave()
-        return await self._asked(self._pool, incoming, request, asked)
+        return await self._asked(self._pool, incoming, request, asked, protocol)
 
     async def _located(self, scope: Scope) -> tuple[PodPlace, ProxyTarget]:
         """Return the Pod of a request, and its name in the request to the super cluster."""
@@ -142,17 +152,21 @@ class PodProxy:
             raise errors.not_found("services", "", name) if error.code == 404 else error from None
 
     async def _asked(
-        self, pool: SuperClusters, incoming: Incoming, request: Request, asked: StreamRequest
+        self,
+        pool: SuperClusters,
+        incoming: Incoming,
+        request: Request,
+        asked: StreamRequest,
+        protocol: str,
     ) -> Reply | Stream:
-        """Send a request, and return the program's answer."""
+        """Send a request, and return the program's answer. `protocol`: to which it upgrades the connection, if not empty."""
         headers = incoming.headers
-        protocol = supported_protocol(headers)
         lines = [f"{name}: {value}" for name, value in sent_headers(headers)]
         if protocol:
             upgrade = forwarded_upgrade(headers, protocol)
             own = {line.partition(":")[0].lower() for line in upgrade}
             lines = [line for line in lines if line.partition(":")[0].lower() not in own] + upgrade
-        elif incoming.method not in BODILESS:
+        if incoming.method not in BODILESS:
             lines.append(f"Content-Length: {len(asked.body)}")
         sent = (incoming.method, "1.1" if protocol else "1.0", lines)
         stack = AsyncExitStack()
@@ -164,15 +178,31 @@ class PodProxy:
         try:
             if opened.status == SWITCHING and protocol:
                 return tunnel(stack, opened, self._limits)
+            if protocol:
+                _check_refusal(opened.status)
             return await _passed_on(stack, opened, incoming.method, foreign=_is_foreign(request.scope))
         except BaseException:
             await stack.aclose()
             raise
 
 
+def _check_refusal(status: int) -> None:
+    """Check the status of a server that has not upgraded a connection.
+
+    Raises:
+        StatusError: 500. As in kube-apiserver, only an error is passed on.
+    """
+    if status < REFUSED:
+        raise errors.internal(f"invalid upgrade response: status code {status}")
+
+
 def _is_foreign(scope: Scope) -> bool:
     """Tell whether the caller is no user of the tenant."""
     return scope.caller.system or bool(scope.caller.home)
+
+
+def _has_body(headers: Mapping[str, str]) -> bool:
+    return "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip("0") != ""
 
 
 def _paths(path: str, info: RequestInfo) -> tuple[str, str]:
@@ -201,7 +231,8 @@ async def _passed_on(
 ) -> Reply | Stream:
     headers = headers_by_name(returned_headers(opened.headers)) | (SANDBOX if foreign else {})
     content_type = opened.header("content-type")
-    if method == "HEAD" or opened.status in EMPTY:
+    # Only answers to upgrades can have chunks; other requests are of HTTP/1.0.
+    if method == "HEAD" or opened.status in EMPTY or opened.header("transfer-encoding"):
         await stack.aclose()
         return Reply(opened.status, [], content_type, headers)
     body = _Body(stack, opened)
@@ -217,7 +248,8 @@ class _Body:
         self._stack = stack
         self._opened = opened
         length = opened.header("content-length")
-        self._left = int(length) if length.isascii() and length.isdigit() and opened.change is None else None
+        is_number = length.isascii() and length.isdigit() and len(length) <= MAX_DIGITS
+        opened.left = int(length) if is_number else None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -232,10 +264,6 @@ class _Body:
             piece = await self._opened.piece(PIECE_BYTES)
         except OSError as error:
             raise ConnectionAbortedError("the answer was cut off") from error
-        if self._left is not None:
-            self._left -= len(piece)
-            if not piece and self._left > 0:
-                raise ConnectionAbortedError("the answer was cut off")
         if not piece:
             raise StopAsyncIteration
         return piece

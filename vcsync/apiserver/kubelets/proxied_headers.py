@@ -50,7 +50,8 @@ SANDBOX: Final = {"Content-Security-Policy": "sandbox allow-forms allow-scripts"
 
 def sent_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the headers of a client's request that a program receives, besides the length of its body."""
-    named = {each.strip().lower() for each in headers.get("Connection", "").split(",")}
+    connection = [value for name, value in headers.items() if name.lower() == "connection"]
+    named = {each.strip().lower() for value in connection for each in value.split(",")}
     return [
         (name, value)
         for name, value in headers.items()

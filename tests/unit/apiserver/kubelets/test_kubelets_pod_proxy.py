@@ -289,3 +289,52 @@ async def test_a_request_has_no_seat_while_the_program_works() -> None:
     seat = SimpleNamespace(leave=lambda: left.append(True))
     await received(await answer(Pool(), f"{BASE}/pods/web-0/proxy/", seat=seat))
     assert left
+
+
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket"}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("body", [{"Content-Length": "39"}, {"Transfer-Encoding": "chunked"}])
+async def test_an_upgrade_has_no_body(method: str, body: dict[str, str]) -> None:
+    """A super cluster that does not upgrade would read it as the next request on the connection of the control plane."""
+    pool = Pool()
+    with pytest.raises(StatusError, match="must not have a body: leave out the body") as refusal:
+        await answer(pool, f"{BASE}/pods/web-0/proxy/", method, headers=UPGRADE | body)
+    assert (refusal.value.code, pool.asked) == (400, None)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("body", [{}, {"Content-Length": "0"}])
+async def test_an_upgrade_says_that_it_has_no_body(method: str, body: dict[str, str]) -> None:
+    pool = Pool(101, [("Upgrade", "websocket")])
+    reply = await answer(pool, f"{BASE}/pods/web-0/proxy/", method, headers=UPGRADE | body)
+    await reply.pieces.aclose()
+    assert pool.asked[1].body == b""
+    assert [line for line in pool.asked[2][2] if "Content-Length" in line] == ["Content-Length: 0"]
+
+
+async def test_an_upgrade_that_is_answered_otherwise_fails() -> None:
+    """As in kube-apiserver: after such an answer nobody knows what the connection is."""
+    pool = Pool(200)
+    with pytest.raises(StatusError, match="invalid upgrade response: status code 200") as refusal:
+        await answer(pool, f"{BASE}/pods/web-0/proxy/", headers=UPGRADE)
+    assert (refusal.value.code, pool.open) == (500, 0)
+
+
+async def test_chunks_of_a_refused_upgrade_are_not_taken_for_its_body() -> None:
+    pool = Pool(403, [("Transfer-Encoding", "chunked")], b"5\r\nhello\r\n0\r\n\r\n")
+    reply = await answer(pool, f"{BASE}/pods/web-0/proxy/", headers=UPGRADE)
+    assert (reply.status, list(reply.body), reply.rest, pool.open) == (403, [], None, 0)
+
+
+@pytest.mark.parametrize("headers", [{}, UPGRADE])
+async def test_an_answer_ends_at_its_length(headers: dict[str, str]) -> None:
+    status = 404 if headers else 200
+    pool = Pool(status, [("Content-Length", "5")], b"helloHTTP/1.1 200 OK\r\n\r\n")
+    assert await received(await answer(pool, f"{BASE}/pods/web-0/proxy/", headers=headers)) == b"hello"
+
+
+async def test_a_length_without_meaning_is_ignored() -> None:
+    pool = Pool(headers=[("Content-Length", "1" * 5_000)])
+    assert await received(await answer(pool, f"{BASE}/pods/web-0/proxy/")) == b"hello"

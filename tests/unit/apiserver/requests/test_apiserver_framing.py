@@ -55,3 +55,27 @@ async def test_a_coding_without_a_value_is_malformed(plane, monkeypatch, header:
         b"200",
         b"400",
     ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Transfer-Encoding: chunked\r\nContent-Length: 2",
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked",
+        b"Content-Length: 2\r\nContent-Length: 3",
+        b"Transfer-Encoding: identity\r\nContent-Length: 2",
+        b"Transfer-Encoding: chunked, identity",
+        b"Content-Length: +2",
+        b"Content-Length : 2",
+    ],
+)
+async def test_a_body_has_one_length(plane, monkeypatch, headers: bytes) -> None:
+    monkeypatch.setattr(http_connection, "LINGER_SECONDS", 0.0)
+    post = b"POST /api HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n{}"
+    assert await answers(plane, post + NEXT) == [b"400"]
+
+
+async def test_nothing_follows_an_upgrade_that_was_declined(plane) -> None:
+    """What follows could be no HTTP, and would be parsed without these checks."""
+    upgrade = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    assert await answers(plane, upgrade + CHUNKED + NEXT) == [b"200"]

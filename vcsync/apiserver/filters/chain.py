@@ -120,7 +120,6 @@ class FilterChain:
             if self._host_names is not None:
                 hosts = [value for name, value in incoming.headers.items() if name.lower() == "host"]
                 info = self._host_names.resolve(info, hosts, incoming.server_name)
-            check_timeout(info, query)
             answer = await self._filter(incoming, info, query, warnings)
         except (StatusError, StoreFull, StoreUnavailable) as error:
             answer = self.refusals.answer(incoming, error)
@@ -147,6 +146,7 @@ class FilterChain:
         caller = await admit_guest(self._guests, own, info)
         track_long_running(self._long_running, incoming, info, own, caller)
         begin_audit(self.auditor, identity, incoming, info, caller)
+        check_timeout(info, query)
         if info.selectors is None:
             info = await read_selectors(info, query)
         if info.path.startswith(OPERATOR):

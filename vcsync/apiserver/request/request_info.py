@@ -48,6 +48,8 @@ MAX_ARGUMENTS = 2_000
 sender is authenticated, so that its parsing must take milliseconds."""
 MAX_LINE = 144 * 1024
 """Longest first line of a request: method, path and query."""
+LONGEST_TIMEOUT = 64
+"""Most characters of the parameter `timeout`. Go formats every duration with at most 25, and parses them at any length."""
 SHORT_QUERY = 128
 """Length up to which parsed queries are cached: short queries repeat often."""
 
@@ -241,10 +243,16 @@ def check_timeout(info: RequestInfo, query: Query) -> None:
     asked = query.get("timeout", ("",))[0]
     if not asked or info.verb in SPECIAL_VERBS or info.subresource in STREAMED:
         return
+    if len(asked) > LONGEST_TIMEOUT:
+        raise _bad_timeout(f'time: invalid duration "{asked}"')
     try:
         duration_of(asked)
     except BadValue as wrong:
-        raise bad_request(f"invalid timeout specified in the request URL - {wrong}") from None
+        raise _bad_timeout(str(wrong)) from None
+
+
+def _bad_timeout(why: str) -> StatusError:
+    return bad_request(f"invalid timeout specified in the request URL - {why}")
 
 
 def truth(values: Sequence[str]) -> bool:

@@ -1,6 +1,9 @@
 import pytest
+from asked_plane import Everybody, ask
 
-from vcsync.apimachinery.errors import StatusError
+from vcsync.apimachinery.errors import StatusError, unauthorized
+from vcsync.apiserver.assembly.server import assemble
+from vcsync.apiserver.request import request_info as requested
 from vcsync.apiserver.request.request_info import check_timeout, parse_path, parse_query, request_info
 
 ROWS = [
@@ -141,3 +144,23 @@ def test_too_many_parameters_are_refused_from_the_cache(raw):
     for _ in range(2):
         with pytest.raises(StatusError):
             parse_query(raw)
+
+
+def test_a_long_timeout_is_refused_by_its_length(monkeypatch):
+    """Looking for a unit after each of many digits would take as many steps as their number squared."""
+    monkeypatch.delattr(requested, "duration_of")
+    for text in ("1" * 65, "1" * 16_000, "1m" * 500):
+        with pytest.raises(StatusError, match=f'time: invalid duration "{text}"') as caught:
+            timed(f"/version?timeout={text}")
+        assert caught.value.code == 400
+
+
+async def test_a_timeout_is_looked_at_after_the_credentials(store):
+    class Nobody(Everybody):
+        async def authenticate(self, certificate, authorization, tenant):
+            raise unauthorized()
+
+    chain = assemble(store, Nobody()).server.chain
+    assert (await ask(chain, "GET", "/version?timeout=soon")).status == 401
+    chain = assemble(store, Everybody()).server.chain
+    assert (await ask(chain, "GET", "/version?timeout=soon")).status == 400

@@ -32,7 +32,7 @@ def problem(service: RemoteApiService, found: Object | None, slices: Sequence[Ob
     Args:
         service: The APIService.
         found: Its Service, or None.
-        slices: The EndpointSlices in the namespace of the Service.
+        slices: The outlines of the EndpointSlices of the Service, at least.
     """
     reference = service.destination.service
     where = f'service/{reference.name} in "{reference.namespace}"'
@@ -56,11 +56,24 @@ def problem(service: RemoteApiService, found: Object | None, slices: Sequence[Ob
     return None
 
 
+def outline(endpoint_slice: Object) -> Object:
+    """Return what `problem` needs of an EndpointSlice: labels, ports, and one of its ready endpoints, without addresses."""
+    ready = any(map(_is_ready, endpoint_slice.get("endpoints") or ()))
+    return {
+        "metadata": {
+            "labels": {SERVICE_LABEL: (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_LABEL)}
+        },
+        "ports": endpoint_slice.get("ports"),
+        "endpoints": [{}] if ready else [],
+    }
+
+
+def _is_ready(endpoint: Object) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is not False
+
+
 def _has_endpoint(endpoint_slice: Object, port: str) -> bool:
-    ready = any(
-        (each.get("conditions") or {}).get("ready") is not False
-        for each in endpoint_slice.get("endpoints") or ()
-    )
+    ready = any(map(_is_ready, endpoint_slice.get("endpoints") or ()))
     ports = endpoint_slice.get("ports") or ()
     return ready and any((each.get("name") or "") == port and each.get("port") for each in ports)
 

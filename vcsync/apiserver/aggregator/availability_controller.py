@@ -199,7 +199,10 @@ class AvailabilityController:
             object_key(service.tenant, "", "services", reference.namespace, reference.name)
         )
         found = None if record is None else msgspec.json.decode(record.value)
-        slices = [] if found is None else await self._services.slices(service.tenant, reference.namespace)
+        slices: list[Object] = []
+        if found is not None:
+            own = self._services.slices(service.tenant, reference.namespace, reference.name)
+            slices = [availability.outline(each) async for each in own]
         problem = availability.problem(service, found, slices)
         if problem is not None:
             self._remote.outdated(service)

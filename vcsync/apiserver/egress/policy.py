@@ -27,7 +27,7 @@ class Policy:
         if self.trusted:
             return True
         if target.service is not None:
-            return bool(self.networks.allowed)
+            return self.permits_services(target.tenant)
         return any(each.matches(target.host, target.port, target.tenant) for each in self.hosts)
 
     def permits_services(self, tenant: str) -> bool:

@@ -8,6 +8,7 @@ from vcsync.apiserver.aggregator.availability import (
     differs,
     failed,
     not_forwarded,
+    outline,
     problem,
     with_condition,
 )
@@ -57,7 +58,7 @@ READY, UNKNOWN, UNREADY = {"conditions": {"ready": True}}, {}, {"conditions": {"
     ],
 )
 def test_objects_are_checked_in_upstreams_order(found, slices, reason):
-    condition = problem(SERVICE, found, slices)
+    condition = problem(SERVICE, found, [outline(each) for each in slices])
     assert (condition.reason if condition is not None else "") == reason
     assert condition is None or condition.status == "False"
 

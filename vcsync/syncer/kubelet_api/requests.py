@@ -12,6 +12,8 @@ Parameters = Sequence[tuple[str, str]]
 
 ACTIONS: Final = {"containerLogs": "log", "exec": "exec", "attach": "attach", "portForward": "portforward"}
 """First part of a kubelet's path -> subresource of Pods."""
+MAX_PORTS: Final = 100
+"""Most ports of a port-forward."""
 _STREAMS: Final = {"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"}
 """Parameter of kubelets -> parameter of the API."""
 _LOG_OPTIONS: Final = frozenset(
@@ -53,7 +55,9 @@ def parse(path: str, query: Parameters) -> KubeletRequest | None:
     if action == "log":
         parameters += [(key, value) for key, value in query if key in _LOG_OPTIONS]
     elif action == "portforward":
-        ports = (port for key, value in query if key == "port" for port in value.split(","))
+        ports = [port for key, value in query if key == "port" for port in value.split(",", MAX_PORTS)]
+        if len(ports) > MAX_PORTS:
+            return None
         parameters += [("ports", port) for port in ports]
     else:
         parameters += [(_STREAMS[key], "true") for key, value in query if key in _STREAMS and value == "1"]

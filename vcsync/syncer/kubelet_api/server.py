@@ -38,6 +38,8 @@ STOP_SECONDS = 0.1
 """Seconds that streams get to end."""
 MAX_LINE_BYTES = 256 * 1024
 """Longest path with query: each argument of a command is a parameter."""
+MAX_PARAMETERS = 2_000
+"""Most parameters of a query, as in the API of embedded control planes."""
 METHODS = {"GET": "get", "POST": "create"}
 _SILENT = logging.Logger("kubelet-api")
 """aiohttp logs a malformed request with a traceback. Whoever has a certificate could fill the log with them."""
@@ -141,6 +143,8 @@ class KubeletServer:
             return _text(500, "Internal Server Error")
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.rel_url.raw_query_string.count("&") >= MAX_PARAMETERS:
+            return _text(400, f"the request has more than {MAX_PARAMETERS} query parameters")
         if request.rel_url.raw_path.startswith("/apis/"):
             return await self._metrics.answer(request)
         return await self._answer_as_kubelet(request)

@@ -18,6 +18,10 @@ from vcsync.resourcemetrics.documents import Described, Usage
 from vcsync.resourcemetrics.version import GROUP, VERSION, resource_list
 
 PATH: Final = f"/apis/{GROUP}/{VERSION}"
+MAX_SELECTOR: Final = 16 * 1024
+"""Most characters of a selector, as in the API of embedded control planes."""
+MAX_REQUIREMENTS: Final = 100
+"""Most requirements of a selector, each of which is compared with each Pod. metrics-server has no limit of its own."""
 _FIELDS: Final = {"metadata.name": "name", "metadata.namespace": "namespace"}
 
 
@@ -145,10 +149,13 @@ def _encoded(asked: Asked, kind: str, found: Sequence[Mapping[str, Any]]) -> Ans
 
 def _selection(query: Mapping[str, str]) -> Callable[[Described], bool]:
     try:
-        labels = parse_selector(query.get("labelSelector", ""))
-        fields = [_field(term) for term in query.get("fieldSelector", "").split(",") if term]
+        labels = parse_selector(_bounded(query, "labelSelector"))
+        fields = [_field(term) for term in _bounded(query, "fieldSelector").split(",") if term]
     except InvalidSelector as error:
         raise Unserved(_status(400, "BadRequest", str(error))) from error
+    if max(len(labels.expressions), len(fields)) > MAX_REQUIREMENTS:
+        many = f"a selector has more than {MAX_REQUIREMENTS} requirements; use fewer"
+        raise Unserved(_status(400, "BadRequest", many))
 
     def selects(described: Described) -> bool:
         return labels.matches(described.labels or {}) and all(
@@ -156,6 +163,13 @@ def _selection(query: Mapping[str, str]) -> Callable[[Described], bool]:
         )
 
     return selects
+
+
+def _bounded(query: Mapping[str, str], name: str) -> str:
+    text = query.get(name, "")
+    if len(text) > MAX_SELECTOR:
+        raise InvalidSelector(f"{name}: longer than {MAX_SELECTOR} characters; select by fewer values")
+    return text
 
 
 def _field(term: str) -> tuple[str, str, bool]:

@@ -44,3 +44,8 @@ def test_no_request_breaks_the_query(path: str, query: list[tuple[str, str]]) ->
     for first in ("", "/exec/a/b/", "/containerLogs/a/b/"):
         parsed = parse(first + path, query)
         assert parsed is None or not set(parsed.query) & set(" \r\n#?/")
+
+
+@pytest.mark.parametrize("query", [[("port", ",".join(["80"] * 101))], [("port", "80")] * 101])
+def test_the_number_of_ports_is_limited(query: Parameters) -> None:
+    assert parse("/portForward/shop/web", query) is None

@@ -433,3 +433,12 @@ async def test_a_registration_is_removed_when_the_tenant_leaves(
             await world.endpoint()
         deleted = [line for line in world.plane.lines() if f"DELETE {API_SERVICE}" in line]
         assert bool(deleted) == leaves
+
+
+async def test_heads_and_queries_of_requests_have_limits(world: World) -> None:
+    field = "X: " + "a" * 997 + "\r\n"
+    assert (await world.ask("GET /exec/shop/web/app", field * 60))[0] == 400  # no upgrade
+    assert (await world.ask("GET /exec/shop/web/app", field * 110))[0] == 431
+    assert (await world.ask("GET /exec/shop/web/app?command=" + "a" * 200_000))[0] == 400
+    status, text = await world.ask("GET /exec/shop/web/app?" + "&" * 2_000)
+    assert (status, text) == (400, "the request has more than 2000 query parameters\n")

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from vcsync.resourcemetrics.documents import ContainerUsage, Described, Usage
+from vcsync.syncer.metrics_api import answers
 from vcsync.syncer.metrics_api.answers import PATH, PodReport, Unserved, answer, parse
 
 NOW = "2026-01-01T00:00:00Z"
@@ -100,3 +101,28 @@ def test_other_requests_are_refused(method: str, path: str, query: dict[str, str
         parse(method, f"{PATH}{path}", query)
     assert caught.value.answer.status == status
     assert msgspec.json.decode(caught.value.answer.body)["kind"] == "Status"
+
+
+@pytest.mark.parametrize("parameter", ["labelSelector", "fieldSelector"])
+@pytest.mark.parametrize("text", ["," * 16_385, "a in (" + "b," * 100_000 + "b)"])
+def test_long_selectors_are_refused_unread(
+    parameter: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Splitting them could take steps as the square of their length."""
+    if parameter == "labelSelector":
+        monkeypatch.setattr(answers, "parse_selector", lambda _: pytest.fail("parsed"))
+    with pytest.raises(Unserved) as caught:
+        parse("GET", f"{PATH}/pods", {parameter: text})
+    assert caught.value.answer.status == 400
+    assert f"{parameter}: longer than 16384 characters".encode() in caught.value.answer.body
+
+
+@pytest.mark.parametrize(
+    ("parameter", "term"), [("labelSelector", "!a{}"), ("fieldSelector", "metadata.name!=a{}")]
+)
+def test_the_number_of_requirements_is_limited(parameter: str, term: str) -> None:
+    few = ",".join(term.format(at) for at in range(100))
+    assert len(names("/pods", **{parameter: few})) == 3
+    with pytest.raises(Unserved) as caught:
+        parse("GET", f"{PATH}/pods", {parameter: f"{few},{term.format(100)}"})
+    assert b"more than 100 requirements" in caught.value.answer.body

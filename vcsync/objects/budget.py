@@ -29,6 +29,11 @@ class Budget:
         self._size = self._size_left = size
         self._piece = PIECE_STEPS
 
+    @property
+    def taken(self) -> int:
+        """The steps that have been taken or refused."""
+        return self._steps - self._steps_left
+
     def spend(self, steps: int = 1, size: int = 0) -> None:
         """Take steps and bytes.
 

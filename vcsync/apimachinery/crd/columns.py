@@ -1,12 +1,13 @@
 """The printer columns, selectable fields and scale subresource of a CustomResourceDefinition. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.errors import FieldError, StatusError, forbidden, internal, wrong
 from vcsync.apimachinery.strategy import Object
+from vcsync.apimachinery.wire import jsonpath
 
 _MOST_REPLICAS = 2**31 - 1
 _NAME = (
@@ -25,7 +26,7 @@ _AGE = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of tables: members as in a Table's columnDefinitions, and the JSONPath of its value."""
+    """One column of tables: members as in a Table's columnDefinitions, and the JSONPath of its value, also compiled."""
 
     name: str
     type: str
@@ -33,11 +34,22 @@ class Column:
     description: str = ""
     priority: int = 0
     json_path: str = ""
+    path: jsonpath.Path | None = field(default=None, compare=False, repr=False)
+
+
+_NAME_COLUMN, _AGE_COLUMN = (
+    Column(name, type_, format_, description, 0, path, jsonpath.parse(path))
+    for name, type_, format_, description, path in (
+        ("Name", "string", "name", _NAME, ".metadata.name"),
+        ("Age", "date", "", _AGE, ".metadata.creationTimestamp"),
+    )
+)
 
 
 def columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
     """Return the columns of a version's tables: the name, then the declared ones, or the age if none is declared."""
-    declared = tuple(
+    declared = version.get("additionalPrinterColumns") or ()
+    own = tuple(
         Column(
             each["name"],
             each["type"],
@@ -47,11 +59,13 @@ def columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
             or f"Custom resource definition column (in JSONPath format): {each['jsonPath']}",
             each.get("priority") or 0,
             each["jsonPath"],
+            path,
         )
-        for each in version.get("additionalPrinterColumns") or ()
+        for each, path in zip(
+            declared, jsonpath.parse_all(each["jsonPath"] for each in declared), strict=True
+        )
     )
-    name = Column("Name", "string", "name", _NAME, 0, ".metadata.name")
-    return (name, *(declared or (Column("Age", "date", "", _AGE, 0, ".metadata.creationTimestamp"),)))
+    return (_NAME_COLUMN, *(own or (_AGE_COLUMN,)))
 
 
 def at(obj: Any, path: Sequence[str]) -> Any:

@@ -1,22 +1,24 @@
 """The JSONPath of printer columns: fields, indices, slices, wildcards, unions, filters, descent. Pure.
 
-The dialect is that of https://kubernetes.io/docs/reference/kubectl/jsonpath/, without templates. Tenants write the paths,
-so their length and the number of results are limited.
+The dialect is that of https://kubernetes.io/docs/reference/kubectl/jsonpath/, without templates. Tenants write the paths
+and the objects, so the length of a path is limited, and each value that it visits takes a step of a `Budget`.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
-MAX_LENGTH = 1024
-MAX_FOUND = 1000
-"""Most results of one step."""
-MAX_VISITED = 20_000
-"""Most values that a recursive descent visits."""
+from vcsync.objects.budget import Budget, BudgetExceeded
 
-Step = Callable[[Any], Iterator[Any]]
+MAX_LENGTH = 1024
+MAX_COMPILED = 32 * 1024
+"""Most characters that `parse_all` compiles."""
+
+Step = Callable[[Any, Budget], Iterator[Any]]
+"""Yields the values that one part of a path finds in a value. It spends a step for each value that it looks at."""
+Path = tuple[Step, ...]
+"""A compiled path."""
 
 _STEP = re.compile(
     r"""
@@ -34,44 +36,72 @@ _COMPARISON = re.compile(
     re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\(.)")
+_END = object()
 
 
 class BadPath(ValueError):
     """A text is not a supported JSONPath."""
 
 
-def first(path: str, obj: Any) -> tuple[bool, Any]:
+def first(path: Path, obj: Any, budget: Budget) -> tuple[bool, Any]:
     """Return whether a path has results, and its first result.
 
     Raises:
-        BadPath: The path is not supported.
+        BudgetExceeded: The path visits too many values.
     """
-    found = list(islice(find(path, obj), 1))
+    found = list(islice(find(path, obj, budget), 1))
     return (True, found[0]) if found else (False, None)
 
 
-def find(path: str, obj: Any) -> Iterator[Any]:
+def find(path: Path, obj: Any, budget: Budget) -> Iterator[Any]:
     """Yield the results of a path.
 
     Raises:
-        BadPath: The path is not supported.
+        BudgetExceeded: The path visits too many values.
     """
-    found: Iterator[Any] = iter((obj,))
-    for step in parse(path):
-        found = islice(chain.from_iterable(map(step, found)), MAX_FOUND)
-    return found
+    waiting = [iter((obj,))]
+    while waiting:
+        value = next(waiting[-1], _END)
+        if value is _END:
+            waiting.pop()
+            continue
+        budget.spend()
+        if len(waiting) > len(path):
+            yield value
+        else:
+            waiting.append(path[len(waiting) - 1](value, budget))
 
 
-@lru_cache(maxsize=4096)
-def parse(path: str) -> tuple[Step, ...]:
+def parse_all(paths: Iterable[str]) -> list[Path | None]:
+    """Compile the paths of the columns of one Table.
+
+    Returns:
+        The paths. None: the path is not supported. Paths beyond `MAX_COMPILED` characters raise `BudgetExceeded`.
+    """
+    made: list[Path | None] = []
+    left = MAX_COMPILED
+    for path in paths:
+        left -= len(path)
+        try:
+            made.append(parse(path) if left >= 0 else (_exceed,))
+        except BadPath:
+            made.append(None)
+    return made
+
+
+def _exceed(_value: Any, _budget: Budget) -> Iterator[Any]:
+    raise BudgetExceeded(f"the paths of the columns have more than {MAX_COMPILED} characters")
+
+
+def parse(path: str) -> Path:
     """Compile a path such as `.spec.items[?(@.type=="Ready")].status`.
 
     Raises:
         BadPath: The path is not supported.
     """
-    text = path.strip().removeprefix("$")
-    if len(text) > MAX_LENGTH:
+    if len(path) > MAX_LENGTH:
         raise BadPath("path is too long")
+    text = path.strip().removeprefix("$")
     steps: list[Step] = []
     at = 0
     while at < len(text):
@@ -92,8 +122,17 @@ def _step(match: re.Match[str]) -> Step:
         return _everything if match["field"] == "*" else _field(match["field"])
     if match["filter"] is not None:
         return _filter(match["filter"])
-    parts = [_bracket(*part.groups()) for part in _parts(match["bracket"])]
-    return lambda value: chain.from_iterable(part(value) for part in parts)
+    parts = tuple(_bracket(*part.groups()) for part in _parts(match["bracket"]))
+    return parts[0] if len(parts) == 1 else _union(parts)
+
+
+def _union(parts: Path) -> Step:
+    def members(value: Any, budget: Budget) -> Iterator[Any]:
+        for part in parts:
+            budget.spend()
+            yield from part(value, budget)
+
+    return members
 
 
 def _parts(text: str) -> Iterator[re.Match[str]]:
@@ -118,48 +157,61 @@ def _bracket(single: str | None, double: str | None, plain: str | None) -> Step:
         raise BadPath(f"unrecognized index {text!r}")
     if ":" not in text:
         index = int(text)
-        return lambda value: iter(
+        return lambda value, _: iter(
             value[index:][:1] if isinstance(value, list) and index >= -len(value) else ()
         )
     start, end, step = (int(each) if each else None for each in match.groups())
     if step is not None and step <= 0:
         raise BadPath("step must be positive")
-    return lambda value: iter(value[start:end:step] if isinstance(value, list) else ())
+    chosen = slice(start, end, step)
+    return lambda value, _: (
+        (value[at] for at in range(*chosen.indices(len(value)))) if isinstance(value, list) else iter(())
+    )
 
 
 def _field(name: str) -> Step:
     key = _ESCAPED.sub(r"\1", name)
-    return lambda value: iter((value[key],) if isinstance(value, dict) and key in value else ())
+    return lambda value, _: iter((value[key],) if isinstance(value, dict) and key in value else ())
 
 
-def _everything(value: Any) -> Iterator[Any]:
+def _everything(value: Any, _: Budget) -> Iterator[Any]:
+    return _items(value)
+
+
+def _items(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         return iter(value.values())
     return iter(value if isinstance(value, list) else ())
 
 
-def _descend(value: Any) -> Iterator[Any]:
-    waiting, visited = [value], 0
-    while waiting and visited < MAX_VISITED:
+def _descend(value: Any, budget: Budget) -> Iterator[Any]:
+    waiting = [value]
+    while waiting:
         each = waiting.pop()
-        visited += 1
         yield each
-        waiting += reversed([item for item in _everything(each) if isinstance(item, dict | list)])
+        if isinstance(each, dict | list):
+            budget.spend(1 + len(each))
+            waiting += reversed([item for item in _items(each) if isinstance(item, dict | list)])
 
 
 def _filter(text: str) -> Step:
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise BadPath(f"unrecognized filter {text!r}")
-    path, operator = match["path"].strip(), match["operator"]
-    parse(path)
+    path, operator = parse(match["path"].strip()), match["operator"]
     literal = _literal(match["literal"]) if operator else None
 
-    def keep(item: Any) -> bool:
-        found, value = first(path, item)
+    def keeps(item: Any, budget: Budget) -> bool:
+        found, value = first(path, item, budget)
         return found and (operator is None or _compare(value, operator, literal))
 
-    return lambda value: (item for item in _everything(value) if keep(item))
+    def kept(value: Any, budget: Budget) -> Iterator[Any]:
+        for item in _items(value):
+            budget.spend()
+            if keeps(item, budget):
+                yield item
+
+    return kept
 
 
 def _literal(text: str) -> Any:

@@ -10,7 +10,13 @@ from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apimachinery.tenant_marks import tenant_of
 from vcsync.apimachinery.wire import cells, jsonpath
 from vcsync.apimachinery.wire.cells import Cell, Object
+from vcsync.objects.budget import Budget, BudgetExceeded
 
+ROW_VALUES = 10_000
+"""Most values that the JSONPaths of one row visit. Each `TEXT_BYTES` of a shown value count as one. Upstream has no limit."""
+TEXT_BYTES = 256
+BEYOND_BUDGET = "<too many values>"
+"""What the remaining cells of a row show that needs more than `ROW_VALUES`, whatever the type of their columns."""
 INCLUDES = frozenset({"", "None", "Metadata", "Object"})
 TENANT_COLUMN = {
     "name": "Tenant",
@@ -23,7 +29,10 @@ TENANT_COLUMN = {
 
 
 class Column(Protocol):
-    """A printer column of a custom resource, as in its definition. `json_path` is the path of the value."""
+    """A printer column of a custom resource, as in its definition.
+
+    `path` is the compiled path of the value. None: the path is not supported, and the cells are null.
+    """
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -36,7 +45,7 @@ class Column(Protocol):
     @property
     def priority(self) -> int: ...  # noqa: D102
     @property
-    def json_path(self) -> str: ...  # noqa: D102
+    def path(self) -> jsonpath.Path | None: ...  # noqa: D102
 
 
 def include_object(query: str) -> str:
@@ -62,8 +71,9 @@ def custom_table(
     version: str = "v1",
     headers: bool = True,
     tenants: bool = False,
+    budget: Budget | None = None,
 ) -> dict[str, Any]:
-    """Return the Table of custom resources.
+    """Return the Table of custom resources. The cells of a row visit `ROW_VALUES` values at most.
 
     Args:
         columns: Columns of the definition, including that of the name.
@@ -74,20 +84,29 @@ def custom_table(
         version: Version of `meta.k8s.io`.
         headers: Whether the Table has column definitions. Only the first event of a watch has them.
         tenants: Whether the first column is `TENANT_COLUMN`.
+        budget: Spent for the rows, so that a caller can rest between them.
     """
-    ordered = [*tenant_cells(shown=tenants), *(_custom_cell(column) for column in columns)]
-    definitions = [
-        {
-            "name": column.name,
-            "type": column.type,
-            "format": column.format,
-            "description": column.description,
-            "priority": column.priority,
-        }
-        for column in columns
-    ]
-    rows = [row(obj, ordered, [], now=now, include=include, version=version) for obj in objects]
-    return table([*tenant_columns(shown=tenants), *definitions] if headers else None, rows, metadata, version)
+    definitions: list[dict[str, Any]] | None = None
+    if headers:
+        definitions = tenant_columns(shown=tenants)
+        definitions += [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in columns
+        ]
+    rows = []
+    for obj in objects:
+        values = Budget("a row of a Table", ROW_VALUES)
+        ordered = [*tenant_cells(shown=tenants), *(_custom_cell(column, values) for column in columns)]
+        rows.append(row(obj, ordered, [], now=now, include=include, version=version))
+        if budget is not None:
+            budget.spend(values.taken + len(columns))
+    return table(definitions, rows, metadata, version)
 
 
 def tenant_columns(*, shown: bool) -> list[dict[str, Any]]:
@@ -164,17 +183,21 @@ def row(
     return made
 
 
-def _custom_cell(column: Column) -> Cell:
-    path, kind = column.json_path, column.type
+def _custom_cell(column: Column, budget: Budget) -> Cell:
+    path, kind = column.path, column.type
 
     def cell(obj: Object, now: datetime) -> Any:
+        if path is None:
+            return None
         try:
-            found, value = jsonpath.first(path, obj)
-        except jsonpath.BadPath:
-            return None
-        if not found:
-            return None
-        return _text(value) if kind == "string" else _typed(kind, value, now)
+            found, value = jsonpath.first(path, obj, budget)
+            if not found:
+                return None
+            shown = _text(value) if kind == "string" else _typed(kind, value, now)
+            budget.spend(len(shown) // TEXT_BYTES if isinstance(shown, str) else 0)
+        except BudgetExceeded:
+            return BEYOND_BUDGET
+        return shown
 
     return cell
 

@@ -21,7 +21,8 @@ from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.request_info import Query
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.storage.interface import Record
-from vcsync.process.loop_turns import turn
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest, turn
 
 BATCH = 20
 BATCH_BYTES = 64 * 1024
@@ -55,6 +56,10 @@ class ResponseEncoder:
         self._now = now
         self._transcode = transcode
 
+    def second(self) -> int:
+        """Return the time of Tables in whole seconds: the ages in two Tables of the same second are equal."""
+        return int(self._now().timestamp())
+
     def encode_document(self, obj: Object, representation: Representation) -> bytes:
         """Encode an object that is not stored: a Status, a review, a discovery document."""
         return encode.document(obj, representation)
@@ -83,9 +88,8 @@ class ResponseEncoder:
             metadata = {"resourceVersion": str(revision)} if revision else {}
             include = table_objects(representation, query)
             objects = await self.internal(kind, [(value, revision)])
-            return [
-                encode.document(self.table(kind, objects, metadata, representation, include), representation)
-            ]
+            table = self.table(kind, objects, metadata, representation, include)
+            return await self._in_form([_encode(table)], representation)
         if representation.format == "protobuf":
             return [await self.encode_protobuf(kind, value, revision, representation)]
         return await self._in_form(
@@ -129,7 +133,7 @@ class ResponseEncoder:
         if representation.format == "protobuf" and representation.target != TABLE:
             return await self._protobuf_list(kind, listed, representation, mark), None
         await listed.whole()
-        if representation.target == TABLE:
+        if _is_sorted(kind, representation):
             objects = await self.internal(kind, _items(listed.records, mark))
             table = self.table(kind, objects, metadata, representation, include, tenants=mark.shown)
             return [encode.document(table, representation)], None
@@ -159,14 +163,24 @@ class ResponseEncoder:
             return
         head = empty.removesuffix(b"[]}").removesuffix(b"null}") + b"["
         direct = kind.direct and representation.target != TABLE
+        budget = Budget("a Table")
         async for batch in _batches(listed, direct=direct):
             items = _items(batch, mark)
             if representation.target == TABLE:
-                objects = await self.internal(kind, items)
-                table = self.table(
-                    kind, objects, metadata, representation, include, headers=False, tenants=mark.shown
-                )
-                parts = [_encode(each) for each in table["rows"] or ()]
+                parts = []
+                for objects in _rows(kind, await self.internal(kind, items)):
+                    await rest(budget)
+                    table = self.table(
+                        kind,
+                        objects,
+                        metadata,
+                        representation,
+                        include,
+                        headers=False,
+                        tenants=mark.shown,
+                        budget=budget,
+                    )
+                    parts += [_encode(each) for each in table["rows"] or ()]
             else:
                 parts = [await self._json_item(kind, each, representation) for each in items]
             if parts:
@@ -220,6 +234,7 @@ class ResponseEncoder:
         *,
         headers: bool = True,
         tenants: bool = False,
+        budget: Budget | None = None,
     ) -> Object:
         """Return a Table of objects.
 
@@ -231,6 +246,7 @@ class ResponseEncoder:
             include: What rows contain of their objects; see `table_objects`.
             headers: Whether to include the column definitions.
             tenants: Whether the first column names the tenants of the objects.
+            budget: Spent for the rows of custom resources, whose columns may take long.
         """
         resource, now = kind.resource, self._now()
         if resource.custom:
@@ -243,6 +259,7 @@ class ResponseEncoder:
                 version=representation.version,
                 headers=headers,
                 tenants=tenants,
+                budget=budget,
             )
         return builtin_tables.table(
             resource.storage_group,
@@ -371,6 +388,11 @@ def _split(records: Sequence[Record], *, direct: bool) -> Iterator[Sequence[Reco
             batch, left = [], size
     if batch:
         yield batch
+
+
+def _rows(kind: Kind, objects: Sequence[Object]) -> Iterator[Sequence[Object]]:
+    """Split the objects of a Table. Other tasks may run between the parts."""
+    return ((each,) for each in objects) if kind.resource.custom else iter((objects,))
 
 
 def _internal_kind(kind: Kind, suffix: str) -> str:

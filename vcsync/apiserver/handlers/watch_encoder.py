@@ -16,6 +16,7 @@ from vcsync.apiserver.handlers.responses import TABLE, ResponseEncoder, mark_ten
 from vcsync.apiserver.request.request_info import Query
 from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.watch.watcher import Bookmark, Failed, WatchEvent
+from vcsync.process.loop_turns import turn
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the initial list."""
@@ -53,6 +54,7 @@ class WatchEncoder:
         self._mark = mark
         self._shared = representation.target != TABLE and (not kind.resource.custom or kind.direct)
         resource = kind.resource
+        self._columns = hash(tuple(kind.columns)) if self._representation.target == TABLE else 0
         self._keys = {
             change: f"{change} {mark} {resource.api_version} {representation}"
             for change in ("ADDED", "MODIFIED", "DELETED")
@@ -73,9 +75,7 @@ class WatchEncoder:
     async def event(self, event: WatchEvent) -> bytes:
         """Encode one event."""
         if self._representation.target == TABLE:
-            value = mark_tenant(event.key, event.value, self._mark)
-            objects = await self._encoder.internal(self._kind, [(value, event.revision)])
-            return self._table(event.type, objects[0])
+            return await self._event_table(event)
         found = self._cached(event) if self._shared else None
         if found is None:
             value = mark_tenant(event.key, event.value, self._mark)
@@ -91,6 +91,34 @@ class WatchEncoder:
                 event.event.encoded[self._keys[event.type]] = found
         return found
 
+    async def _event_table(self, event: WatchEvent) -> bytes:
+        """Encode a Table with the object of an event, once for all watches that ask in the same second.
+
+        Columns of custom resources may take long. Other tasks run before, so that many watches do not follow each other.
+        """
+        found = self._known_table(event)
+        if found is None and event.event is not None:
+            await turn()
+            found = self._known_table(event)
+        if found is None:
+            value = mark_tenant(event.key, event.value, self._mark)
+            objects = await self._encoder.internal(self._kind, [(value, event.revision)])
+            found = self._table(event.type, objects[0])
+            if event.event is not None:
+                event.event.table = (self._table_key(event), self._encoder.second(), found)
+        self._headers = False
+        return found
+
+    def _known_table(self, event: WatchEvent) -> bytes | None:
+        """Return the Table of an event if a watch of the same form has encoded it in this second."""
+        if event.event is None or event.event.table is None:
+            return None
+        key, second, found = event.event.table
+        return found if (key, second) == (self._table_key(event), self._encoder.second()) else None
+
+    def _table_key(self, event: WatchEvent) -> str:
+        return f"{self._keys[event.type]} {self._include} {self._headers} {self._columns}"
+
     def bookmark(self, bookmark: Bookmark) -> bytes:
         """Encode a bookmark."""
         metadata: dict[str, Any] = {"resourceVersion": str(bookmark.revision)}
@@ -102,7 +130,9 @@ class WatchEncoder:
             kind, api_version = partial.KIND, f"{partial.GROUP}/{self._representation.version}"
         obj = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
         if self._representation.target == TABLE:
-            return self._table("BOOKMARK", obj)
+            found = self._table("BOOKMARK", obj)
+            self._headers = False
+            return found
         return self._frame("BOOKMARK", obj)
 
     def failed(self, failed: Failed) -> bytes:
@@ -120,7 +150,6 @@ class WatchEncoder:
             headers=self._headers,
             tenants=self._mark.shown,
         )
-        self._headers = False
         return self._frame(change, table)
 
     def _frame(self, change: str, obj: Object) -> bytes:

@@ -23,7 +23,7 @@ OFFLOAD_BYTES = 256 * 1024
 OFFLOAD_FIELDS = 1500
 """Number of fields and elements from which on a body is expensive: each takes about ten microseconds until it is stored."""
 OFFLOAD_YAML_FIELDS = 120
-"""Number of fields and elements from which on a YAML response is expensive: each takes about five microseconds."""
+"""Number of fields and elements from which on a YAML or protobuf response is expensive: each takes about five microseconds."""
 COPY_OPERATION = b'"copy"'
 """Operation of JSON patches that makes large objects of small bodies."""
 
@@ -85,7 +85,7 @@ def is_expensive_to_encode(data: Sequence[bytes], representation: Representation
         representation: What they are converted to.
     """
     size = sum(map(len, data))
-    if representation.format == "yaml":
+    if representation.format != "json":
         fields = sum(each.count(b",") + each.count(b":") for each in data)
         return size > UNCOUNTED_BYTES or fields > OFFLOAD_YAML_FIELDS
     return representation.pretty and size > THREAD_BYTES

@@ -47,17 +47,19 @@ class Event:
 
     Attributes:
         encoded: Encoded forms of the event, by everything that the encoding depends on.
+        table: The last encoded Table of the event, with everything that it depends on besides the time in seconds.
         fields: Selectable fields of the object before and after the change, by kind.
         size: Estimated memory in bytes.
     """
 
-    __slots__ = ("_labels", "change", "encoded", "fields", "size", "tenant")
+    __slots__ = ("_labels", "change", "encoded", "fields", "size", "table", "tenant")
 
     def __init__(self, change: Change, tenant: str) -> None:
         self.change = change
         self.size = 200 + len(change.value or b"") + len(change.previous or b"")
         self.tenant = tenant
         self.encoded: dict[str, bytes] = {}
+        self.table: tuple[str, int, bytes] | None = None
         self.fields: dict[object, dict[str, str]] = {}
         self._labels: dict[bool, dict[str, str]] = {}
 

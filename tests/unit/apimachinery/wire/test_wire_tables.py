@@ -12,7 +12,7 @@ import pytest
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.kinds import tables as builtin_tables
 from vcsync.apimachinery.kinds.all_kinds import KINDS, by_kind
-from vcsync.apimachinery.wire import cells, tables
+from vcsync.apimachinery.wire import cells, jsonpath, tables
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "real_rows.jsonl").read_text().splitlines()]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -26,6 +26,10 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
+
+    @property
+    def path(self) -> jsonpath.Path | None:
+        return jsonpath.parse_all([self.json_path])[0]
 
 
 def name_of(row: Any) -> str:

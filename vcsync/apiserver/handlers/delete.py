@@ -1,11 +1,13 @@
 """The delete verb. Behaviour: apiserver's `endpoints/handlers/delete.go`."""
 
 from dataclasses import replace
+from functools import partial
 
 from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.request import Request
 from vcsync.apiserver.registry import deletion
 from vcsync.apiserver.registry.bodies import read_options
+from vcsync.apiserver.registry.offloading import run_decoding
 from vcsync.apiserver.registry.store import Written
 from vcsync.apiserver.request.options import delete_options
 from vcsync.apiserver.request.reply import Reply
@@ -20,7 +22,9 @@ async def delete_object(backend: Backend, request: Request, body: bytes) -> Repl
         StatusError: The request is refused.
     """
     scope = request.scope
-    options = delete_options(request.query, read_options(body, request.headers.content_type))
+    content_type = request.headers.content_type
+    sent = await run_decoding(scope, body, content_type, partial(read_options, body, content_type))
+    options = delete_options(request.query, sent)
     scope.warn(deletion.warnings(scope, options))
     deleted = await backend.deleter.delete(scope, options)
     code = 202 if not deleted.gone and options.orphan is False else 200

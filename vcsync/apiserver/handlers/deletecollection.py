@@ -1,10 +1,13 @@
 """The deletecollection verb. Behaviour: apiserver's `endpoints/handlers/delete.go`, DeleteCollection."""
 
+from functools import partial
+
 from vcsync.apimachinery import errors
 from vcsync.apiserver.handlers.backend import Backend
 from vcsync.apiserver.handlers.request import Request, selectors_of
 from vcsync.apiserver.registry import deletion
 from vcsync.apiserver.registry.bodies import read_options
+from vcsync.apiserver.registry.offloading import run_decoding
 from vcsync.apiserver.registry.selection import selection
 from vcsync.apiserver.request.options import delete_options, list_options
 from vcsync.apiserver.request.reply import Reply
@@ -19,8 +22,9 @@ async def delete_collection(backend: Backend, request: Request) -> Reply:
     scope = request.scope
     listing = list_options(request.query)
     selected = selection(scope.kind, selectors_of(request))
-    body = read_options(await request.body(), request.headers.content_type)
-    options = delete_options(request.query, body)
+    body, content_type = await request.body(), request.headers.content_type
+    sent = await run_decoding(scope, body, content_type, partial(read_options, body, content_type))
+    options = delete_options(request.query, sent)
     if scope.kind.resource.namespaced and not scope.namespace:
         raise errors.method_not_allowed()
     scope.warn(deletion.warnings(scope, options))

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from vcsync.api.names import BOUND_STATUS
@@ -25,6 +26,7 @@ from vcsync.apiserver.registry.binding import bind
 from vcsync.apiserver.registry.bodies import read_as
 from vcsync.apiserver.registry.eviction import Evictor
 from vcsync.apiserver.registry.field_managers import track, track_unstored
+from vcsync.apiserver.registry.offloading import run_decoding
 from vcsync.apiserver.registry.reading import Reader
 from vcsync.apiserver.registry.store import Registry, Written
 from vcsync.apiserver.request import scale as scaling
@@ -35,6 +37,8 @@ from vcsync.apiserver.request.reply import Reply, Stream
 TOKEN, BINDING = ("authentication.k8s.io", "v1", "TokenRequest"), ("", "v1", "Binding")
 STREAMS = frozenset({"log", "exec", "attach", "portforward"})
 """Subresources that kubelets answer."""
+MAX_BODY = 64 * 1024
+"""Most bytes of a review, Binding, Eviction, TokenRequest or Scale, or of a patch of a Scale. kube-apiserver allows 3 MiB."""
 PROXIED = frozenset({"pods", "services"})
 """Resources whose subresource `proxy` is served. Through a kubelet, Pods of other tenants could be reached."""
 
@@ -240,15 +244,18 @@ class Subresources:
         scope, content_type = request.scope, request.headers.content_type
         if request.info.verb == "update":
             options = write_options(request.query, "UpdateOptions")
-            body = await request.body()
-            sent = read_as(scope, body, content_type, rescaling.SCALE, options.validation)
+            body = await _short_body(request)
+            read = partial(read_as, scope, body, content_type, rescaling.SCALE, options.validation)
+            sent = await run_decoding(scope, body, content_type, read)
             uid = sent["metadata"].get("uid") or ""
             return await self._registry.update(
                 scope, rescaling.replaced(scope, sent, options), options, uid=uid
             )
         form = negotiation.patch_type(content_type, custom=scope.kind.resource.custom)
         options = write_options(request.query, "PatchOptions", apply=form == negotiation.APPLY_PATCH)
-        change = rescaling.patched(scope, form, await request.body(), options)
+        body = await _short_body(request)
+        read_patch = partial(rescaling.patched, scope, form, body, options)
+        change = await run_decoding(scope, body, form, read_patch)
         return await self._registry.update(scope, change, options)
 
     async def _created(
@@ -271,7 +278,9 @@ class Subresources:
             StatusError: 400, 413, 415 or 422.
         """
         scope = request.scope
-        body = read_as(scope, await request.body(), request.headers.content_type, expected, validation)
+        sent, content_type = await _short_body(request), request.headers.content_type
+        read = partial(read_as, scope, sent, content_type, expected, validation)
+        body = await run_decoding(scope, sent, content_type, read)
         metadata = body["metadata"]
         if not preserve_system_fields:
             meta.wipe(metadata)
@@ -285,3 +294,19 @@ class Subresources:
             [self._encoder.encode_document(obj, request.representation)],
             request.representation.content_type,
         )
+
+
+async def _short_body(request: Request) -> bytes:
+    """Return the body of a request for an object that is small by its nature.
+
+    Raises:
+        StatusError: 413, it is longer than `MAX_BODY`.
+    """
+    body = await request.body()
+    if len(body) > MAX_BODY:
+        what = request.info.subresource or request.info.resource
+        raise errors.too_large(
+            f"the body of a request for {what} has {len(body)} bytes, but {MAX_BODY} are allowed; leave out what the request"
+            " does not need"
+        )
+    return body

@@ -9,7 +9,7 @@ from vcsync.apiserver.handlers.request import Request
 from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.bodies import read_object
 from vcsync.apiserver.registry.field_managers import track
-from vcsync.apiserver.registry.offloading import run_step
+from vcsync.apiserver.registry.offloading import run_decoding, run_step
 from vcsync.apiserver.registry.patch import defaulted
 from vcsync.apiserver.request.options import write_options
 from vcsync.apiserver.request.reply import Reply
@@ -23,10 +23,9 @@ async def update_object(backend: Backend, request: Request, body: bytes) -> Repl
     """
     scope = request.scope
     options = write_options(request.query, "UpdateOptions")
-    scope.size = len(body)
-    obj = await run_step(
-        scope, partial(read_object, scope, body, request.headers.content_type, options.validation)
-    )
+    content_type = request.headers.content_type
+    read = partial(read_object, scope, body, content_type, options.validation)
+    obj = await run_decoding(scope, body, content_type, read)
     metadata = obj["metadata"]
     meta.settle_namespace(metadata, scope.namespace if scope.kind.resource.namespaced else "")
     meta.check_name(metadata, scope.name, scope.namespace)

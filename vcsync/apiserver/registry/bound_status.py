@@ -5,6 +5,7 @@ them one after the other, and the rules of both hold. Only the stored object in 
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.wire import decode, negotiation
 from vcsync.apiserver.registry import binding
 from vcsync.apiserver.registry.field_managers import track_unstored
+from vcsync.apiserver.registry.offloading import run_decoding
 from vcsync.apiserver.registry.patch import patched
 from vcsync.apiserver.registry.store import Registry, Written
 from vcsync.apiserver.request.options import WriteOptions
@@ -42,7 +44,7 @@ async def bind_with_status(
         raise errors.unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {negotiation.MERGE_PATCH}"
         )
-    content, _ = decode.read_patch(body, form)
+    content, _ = await run_decoding(scope, body, form, partial(decode.read_patch, body, form))
     node, uid, rest = _parts(content)
     sent: Object = {
         "apiVersion": "v1",
@@ -58,7 +60,8 @@ async def bind_with_status(
     def bound(pod: Object) -> Object:
         return binding.assigned(pod, scope.name, sent["target"]["name"], sent["metadata"], scope.context.now)
 
-    change = patched(second, form, msgspec.json.encode(rest), options)
+    status = msgspec.json.encode(rest)
+    change = await run_decoding(second, status, form, partial(patched, second, form, status, options))
     return await registry.update(second, change, options, uid=uid, before=bound)
 
 

@@ -22,7 +22,7 @@ from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.assumed_reads import with_assumed_reads
 from vcsync.apiserver.registry.guaranteed_update import guaranteed_update
 from vcsync.apiserver.registry.namespace_lifecycle import check_namespace
-from vcsync.apiserver.registry.offloading import is_expensive, run_rules, run_step
+from vcsync.apiserver.registry.offloading import THREAD_BYTES, is_expensive, run_rules, run_step
 from vcsync.apiserver.registry.storage_limit import StorageLimit
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.claims import AllClaims, Claims, Reservation, joined
@@ -253,8 +253,10 @@ class Registry:
         before: Callable[[Object], Object] | None,
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
-        if cooperative.raises_too_long() and is_expensive(record.value):
-            raise cooperative.TooLarge
+        if is_expensive(record.value):
+            if cooperative.raises_too_long():
+                raise cooperative.TooLarge
+            scope.size = max(scope.size, THREAD_BYTES + 1)  # a small patch or Scale may change a large object
         scope.stored_size = len(record.value)
         if scope.stored_size > LIGHT:
             await scope.weigh(scope.stored_size)
@@ -264,8 +266,8 @@ class Registry:
             raise self._uid_conflict(scope, uid, old_uid)
         if before is not None:
             old = before(old)
-        old_served = kind.served(old)
-        served = await change(copied(old_served))
+        old_served = await run_step(scope, partial(kind.served, old))
+        served = await change(await run_step(scope, partial(copied, old_served)))
         self._check_version(scope, served["metadata"], record)
         served["metadata"]["resourceVersion"] = str(record.revision)
         # Admission must not see fields that preparing the object drops, as in apiserver.

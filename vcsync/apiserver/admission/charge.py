@@ -3,7 +3,7 @@
 Source: apiserver's `plugin/resourcequota/controller.go`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +59,20 @@ def charge(
     Raises:
         QuotaExceeded: The write exceeds a quota or is not covered.
     """
-    charged = []
+    return [each for each in charges(write, quotas, limited) if each is not None]
+
+
+def charges(
+    write: Write, quotas: Sequence[Object], limited: Sequence[Limited] = ()
+) -> Iterator[tuple[int, dict[str, str]] | None]:
+    """Yield for each quota what `charge` returns of it. None: the write is not charged to it."""
     before = None if write.old is None else usage(write.group, write.plural, write.old)
     after = usage(write.group, write.plural, write.new)
     if limited:
         _check_covered(write, quotas, limited, after if before is None else _more(after, before))
     for position, quota in enumerate(quotas):
         if not matches(write, quota, write.new):
+            yield None
             continue
         status = quota.get("status") or {}
         hard, used = status.get("hard") or {}, status.get("used") or {}
@@ -74,10 +81,8 @@ def charge(
         counts_less = before is not None and matches(write, quota, write.old or {})
         delta = _more(after, before or {}) if counts_less else after
         asked = {name: delta[name] for name in tracked if delta.get(name, NONE).milli}
-        if asked:
-            enforce = not write.reports_status
-            charged.append((position, _charged(quota, asked, hard, used, enforce=enforce)))
-    return charged
+        enforce = not write.reports_status
+        yield (position, _charged(quota, asked, hard, used, enforce=enforce)) if asked else None
 
 
 def _check_covered(write: Write, quotas: Sequence[Object], limited: Sequence[Limited], more: Usage) -> None:

@@ -18,15 +18,20 @@ from vcsync.apimachinery.patch.managed import Tracking
 from vcsync.apimachinery.resources import collection_key
 from vcsync.apimachinery.schema import builtin
 from vcsync.apimachinery.strategy import Object
-from vcsync.apiserver.admission.charge import NotCovered, QuotaExceeded, Write, charge
+from vcsync.apiserver.admission.charge import NotCovered, QuotaExceeded, Write, charges
+from vcsync.apiserver.admission.framework.decoded import decoded
 from vcsync.apiserver.admission.framework.settings import Limited
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.claims import NOTHING, Reservation
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compare, Put, Record, Store
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 from vcsync.quota.usage import IGNORED, is_terminating, updates_count
 
 MANAGER = "kube-apiserver"
+QUOTA_STEPS = 20
+"""Steps of the budget that one ResourceQuota takes, besides one for each of its resources."""
 CHARGED_PARTS = frozenset({("pods", "resize"), ("persistentvolumeclaims", "status")})
 """Subresources whose writes may change usage."""
 
@@ -58,11 +63,18 @@ class QuotaClaims:
         if not records and not self._limited:
             return NOTHING
         resource = scope.kind.resource
-        quotas = [stored.unpack(each.value, each.revision, "ResourceQuota", "v1") for each in records]
+        quotas = [
+            _whole(quota, record) for quota, record in zip(await decoded(records), records, strict=True)
+        ]
+        budget = Budget("the ResourceQuotas of a namespace")
+        charged: list[tuple[int, dict[str, str]]] = []
         try:
             reports_status = scope.subresource == "status"
             write = Write(resource.storage_group, resource.plural, new, old, reports_status)
-            charged = charge(write, quotas, self._limited)
+            for quota, each in zip(quotas, charges(write, quotas, self._limited), strict=True):
+                charged += [each] if each is not None else ()
+                budget.spend(QUOTA_STEPS + len((quota.get("status") or {}).get("hard") or ()))
+                await rest(budget)
         except NotCovered as error:
             raise StatusError(500, "", str(error)) from None
         except QuotaExceeded as error:
@@ -93,6 +105,12 @@ class QuotaClaims:
 
     async def _quotas(self, scope: Scope) -> Sequence[Record]:
         return await self._store.range_cached(_prefix(scope))
+
+
+def _whole(quota: Object, record: Record) -> Object:
+    """Return a stored quota as it is read."""
+    metadata = {"resourceVersion": str(record.revision), **quota["metadata"]}
+    return {"kind": "ResourceQuota", "apiVersion": "v1", **quota, "metadata": metadata}
 
 
 def _with_used(quota: Object, used: dict[str, str], now: str) -> Object:

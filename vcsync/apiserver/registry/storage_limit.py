@@ -25,7 +25,7 @@ MAX_OBJECTS = 500_000
 MAX_OBJECT = 1536 * 1024
 """Size of one object in bytes: the default of etcd's `--max-request-bytes`."""
 MAX_CACHED = 4096
-"""Tenants, and kinds of tenants, whose remaining room is cached."""
+"""Tenants, and kinds of tenants or namespaces, whose remaining room is cached."""
 PAGE = 500
 """Objects in one read from the store."""
 _UNLIMITED = 2**62
@@ -54,6 +54,11 @@ KIND_LIMITS: Mapping[tuple[str, str], tuple[int, int]] = {
     ("", "resourcequotas"): (10_000, 16 * MIB),
 }
 """Most objects and bytes of the kinds that the server caches or evaluates with other requests."""
+NAMESPACE_LIMITS: Mapping[tuple[str, str], tuple[int, int]] = {
+    ("", "limitranges"): (100, MIB // 2),
+    ("", "resourcequotas"): (100, MIB // 2),
+}
+"""The same for kinds that the server evaluates with each write of their namespace. kube-apiserver has no such limits."""
 
 
 @dataclass(slots=True)
@@ -124,9 +129,9 @@ def _remember(known: dict[_Key, _Room], key: _Key, room: _Room) -> _Room:
     return room
 
 
-def _refusal(scope: Scope, why: str) -> StatusError:
+def _refusal(scope: Scope, why: str, remedy: str = "") -> StatusError:
     resource = scope.kind.resource
-    remedy = "delete objects that are not needed, or ask the operator for more"
+    remedy = remedy or "delete objects that are not needed, or ask the operator for more"
     return errors.forbidden(resource.plural, resource.group, scope.name, f"{why}; {remedy}")
 
 
@@ -144,7 +149,7 @@ class StorageLimit:
         self._bytes = max_bytes
         self._objects = max_objects
         self._rooms: dict[str, _Room] = {}
-        self._kind_rooms: dict[tuple[str, str], _Room] = {}
+        self._kind_rooms: dict[str, _Room] = {}
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Apply changes of the store. The record of a tenant may set limits."""
@@ -195,9 +200,10 @@ class StorageLimit:
         if room is None or not room.covers(grown, before):
             room = await self._query(scope, grown, new=before is None)
         resource = scope.kind.resource
-        kind_limits = KIND_LIMITS.get((resource.storage_group, resource.plural))
-        if kind_limits is not None:
-            await self._require_kind(scope, kind_limits, grown, before)
+        kind = (resource.storage_group, resource.plural)
+        for limits, namespace in ((KIND_LIMITS.get(kind), ""), (NAMESPACE_LIMITS.get(kind), scope.namespace)):
+            if limits is not None:
+                await self._require_kind(scope, namespace, limits, grown, before)
         room.take(grown, before)
 
     async def _query(self, scope: Scope, grown: int, *, new: bool) -> _Room:
@@ -208,21 +214,27 @@ class StorageLimit:
         return _remember(self._rooms, scope.tenant, _room(usage, grown, limits))
 
     async def _require_kind(
-        self, scope: Scope, limits: tuple[int, int], grown: int, before: bytes | None
+        self, scope: Scope, namespace: str, limits: tuple[int, int], grown: int, before: bytes | None
     ) -> None:
-        """Refuse a write that exceeds the limit of its kind; see `KIND_LIMITS`."""
-        plural = scope.kind.resource.plural
-        room = self._kind_rooms.get((scope.tenant, plural))
+        """Refuse a write that exceeds the limit of its kind, in one namespace or (empty) in the tenant; see `KIND_LIMITS`."""
+        resource = scope.kind.resource
+        prefix = collection_key(scope.tenant, resource.key_group, resource.plural, namespace)
+        room = self._kind_rooms.get(prefix)
         if room is None or not room.covers(grown, before):
-            usage = await self._usage_of_kind(scope)
+            usage = await self._usage_of_kind(prefix)
             if exceeded := _over(usage, grown, limits, new=before is None):
-                raise _refusal(scope, f"there are too many {plural}: {exceeded} are used")
-            room = _remember(self._kind_rooms, (scope.tenant, plural), _room(usage, grown, limits))
+                there, remedy = resource.plural, ""
+                if namespace:
+                    there, remedy = (
+                        f"{there} in the namespace",
+                        "delete some, or put their contents into fewer",
+                    )
+                raise _refusal(scope, f"there are too many {there}: {exceeded} are used", remedy)
+            room = _remember(self._kind_rooms, prefix, _room(usage, grown, limits))
         room.take(grown, before)
 
-    async def _usage_of_kind(self, scope: Scope) -> Usage:
-        resource = scope.kind.resource
-        prefix, after = collection_key(scope.tenant, resource.key_group, resource.plural), ""
+    async def _usage_of_kind(self, prefix: str) -> Usage:
+        after = ""
         objects = size = 0
         while True:
             page = await self._store.range(prefix, after=after, limit=PAGE)

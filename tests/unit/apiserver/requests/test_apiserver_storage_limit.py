@@ -1,5 +1,7 @@
 """The storage of a tenant is limited; deletions are always allowed."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -101,6 +103,29 @@ async def test_expensive_kinds_are_limited_in_number(store, monkeypatch):
         await write(store, limit, f"{prefix}3", 100, kind=CRDS)
     with pytest.raises(StatusError, match="of 1000 bytes"):
         await write(store, limit, f"{prefix}2", 1000, before=100, kind=CRDS)
+
+
+@pytest.mark.parametrize("plural", ["limitranges", "resourcequotas"])
+async def test_what_is_evaluated_with_each_write_of_a_namespace_is_limited_there(store, plural):
+    limit, kind = StorageLimit(store), ("", "v1", plural)
+    most, size = storage_limit.NAMESPACE_LIMITS["", plural]
+    for number in range(most):
+        await write(store, limit, f"a/core/{plural}/default/{number:03}", 100, kind=kind)
+    with pytest.raises(StatusError) as refused:
+        await write(store, limit, f"a/core/{plural}/default/one-more", 100, kind=kind)
+    assert (refused.value.code, refused.value.message) == (
+        403,
+        (
+            f'{plural} "name" is forbidden: there are too many {plural} in the namespace: {most} of {most} objects are used; '
+            "delete some, or put their contents into fewer"
+        ),
+    )
+    with pytest.raises(StatusError, match=f"of {size} bytes"):
+        await write(store, limit, f"a/core/{plural}/default/000", size, before=100, kind=kind)
+    await write(store, limit, f"a/core/{plural}/default/000", 200, before=100, kind=kind)
+    await StorageLimit(store).require(
+        replace(scope(kind), namespace="other"), f"a/core/{plural}/other/1", b"x", None
+    )
 
 
 async def test_metrics_show_a_tenant_itself_and_the_operator_all_tenants(store):

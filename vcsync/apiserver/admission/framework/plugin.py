@@ -9,6 +9,7 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.resources import collection_key, object_key
 from vcsync.apimachinery.strategy import Object
+from vcsync.apiserver.admission.framework.decoded import decoded
 from vcsync.apiserver.request.scope import Admission
 from vcsync.apiserver.storage.interface import Store
 
@@ -33,9 +34,9 @@ class Lookup:
         return None if record is None else _decode(record.value)
 
     async def all(self, tenant: str, group: str, plural: str, namespace: str = "") -> list[Object]:
-        """Return all objects of a resource in one namespace or in all, sorted by name."""
+        """Return all objects of a resource in one namespace or in all, sorted by name. Nobody may change them."""
         records = await self._store.range_cached(collection_key(tenant, group, plural, namespace))
-        return [_decode(record.value) for record in records]
+        return await decoded(records)
 
 
 Plugin = Callable[[Admission, Lookup], Awaitable[None]]

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from controllers_world import NAMESPACE, World
+from counted_work import work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.controllers.framework.plan import Create, Delete
 from vcsync.controllers.statefulset.statefulset_plan import NAME, STATEFUL_SET
+from vcsync.controllers.statefulset.steps import BURST
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 
@@ -392,3 +394,68 @@ def test_after_any_history_it_has_the_requested_numbers_and_templates(
     image = spec["template"]["spec"]["containers"][0]["image"]
     assert images(made)[first:] == [image] * max(spec["replicas"] - first, 0)
     assert status(made)["replicas"] == status(made).get("readyReplicas", 0) == spec["replicas"]
+
+
+MOST_REPLICAS = 2**31 - 1
+BURST_SPECS: list[dict[str, Any]] = [
+    {"podManagementPolicy": "Parallel"},
+    {"podManagementPolicy": "OrderedReady"},
+    {"podManagementPolicy": "Parallel", "ordinals": {"start": 2**31 - 1}},
+    {"podManagementPolicy": "Parallel", "updateStrategy": {"rollingUpdate": {"partition": 2**31 - 1}}},
+    {"podManagementPolicy": "Parallel", "updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}},
+    {"podManagementPolicy": "Parallel", "updateStrategy": {"type": "OnDelete"}},
+    {
+        "podManagementPolicy": "Parallel",
+        "volumeClaimTemplates": [CLAIM],
+        "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"},
+    },
+]
+
+
+@pytest.mark.parametrize("spec", BURST_SPECS)
+def test_one_reconcile_costs_what_the_pods_cost_that_it_creates(spec: dict[str, Any]) -> None:
+    made = World([STATEFUL_SET])
+    costs = []
+    for replicas in (2 * BURST, MOST_REPLICAS):
+        made.put(STATEFUL_SETS, stateful_set(replicas, **spec))
+        key = made.key(NAMESPACE, "db")
+        costs.append(work_of(lambda key=key: STATEFUL_SET.plan(made.view(), key)))
+    assert costs[1].steps <= 1.1 * costs[0].steps
+    assert costs[1].size <= 1.1 * costs[0].size + 10_000
+
+
+@pytest.mark.parametrize("spec", BURST_SPECS)
+def test_one_reconcile_creates_a_limited_number_of_pods_and_continues(spec: dict[str, Any]) -> None:
+    made = World([STATEFUL_SET])
+    made.put(STATEFUL_SETS, stateful_set(MOST_REPLICAS, **spec))
+    first = made.work(NAME, made.key(NAMESPACE, "db"))
+    expected = 1 if "ordinals" in spec or spec["podManagementPolicy"] == "OrderedReady" else BURST
+    assert len(made.bodies(PODS)) == expected
+    assert status(made)["replicas"] == expected
+    assert first.again == (0.0 if expected == BURST else None)
+    made.work(NAME, made.key(NAMESPACE, "db"))
+    assert len(made.bodies(PODS)) == (1 if expected == 1 else 2 * BURST)
+
+
+def test_a_set_scaled_down_from_the_largest_number_ends_with_its_pods() -> None:
+    made = World([STATEFUL_SET])
+    made.put(STATEFUL_SETS, stateful_set(MOST_REPLICAS, podManagementPolicy="Parallel"))
+    for _ in range(2):
+        made.work(NAME, made.key(NAMESPACE, "db"))
+    made.change(STATEFUL_SETS, "db", {"spec": {"replicas": 2}})
+    made.work(NAME, made.key(NAMESPACE, "db"))
+    assert len(deleted(made)) == BURST
+    assert deleted(made)[0] == f"db-{2 * BURST - 1}"
+    made.settle()
+    assert names(made) == ["db-0", "db-1"]
+
+
+def test_a_pod_with_more_claims_than_one_reconcile_creates_gets_all_of_them() -> None:
+    many = [{**CLAIM, "metadata": {"name": f"data{each}"}} for each in range(BURST + 2)]
+    made = World([STATEFUL_SET])
+    made.put(STATEFUL_SETS, stateful_set(1, podManagementPolicy="Parallel", volumeClaimTemplates=many))
+    made.work(NAME, made.key(NAMESPACE, "db"))
+    assert len(claims(made)) == BURST
+    made.change(PODS, "db-0", {"status": {"phase": "Pending"}})
+    made.settle()
+    assert len(claims(made)) == BURST + 2

@@ -108,9 +108,9 @@ class StatefulSet(Struct, frozen=True):
 
     @property
     def ordinals(self) -> range:
-        """Return the numbers of its Pods."""
+        """Return the numbers of its Pods, up to the largest that `ordinal_of` reads."""
         start = self.spec.ordinals.start if self.spec.ordinals else 0
-        return range(start, start + self.spec.replicas)
+        return range(start, min(start + self.spec.replicas, _MOST))
 
     @property
     def parallel(self) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from vcsync.controllers.framework import controller_revisions as revisions
 from vcsync.controllers.framework import ownership, pods
-from vcsync.controllers.framework.event_handlers import claimant, own, owner, standing
+from vcsync.controllers.framework.event_handlers import claimant, gathering, own, owner, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -85,6 +85,8 @@ def plan(view: View, key: Key) -> Plan:
     live = [current.name, history.update.name, *(pod.labels.get(REVISION_LABEL, "") for pod in mine)]
     steps: list[Sequence[Action]] = [claims, adoptions, history.actions]
     steps += statefulset_steps.steps(view, numbered)
+    if statefulset_steps.took_a_burst(steps):
+        again = 0.0
     steps.append(revisions.superfluous(history.kept, live, set_.spec.revision_history_limit))
     conflicts = _conflicts(view, numbered) if set_.claims else []
     return Plan([*steps, conflicts], finish, again)
@@ -226,7 +228,7 @@ STATEFUL_SET = Controller(
     NAME,
     (
         Watch(STATEFUL_SETS, own),
-        Watch(PODS, _pods),
+        Watch(PODS, _pods, gathering(pace=4000.0, most=1.0)),
         Watch(PERSISTENT_VOLUME_CLAIMS, _gone_claims),
     ),
     plan,

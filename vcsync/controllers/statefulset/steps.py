@@ -3,15 +3,16 @@
 Behaviour: Kubernetes' `pkg/controller/statefulset` (`stateful_set_control.go`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, islice
 
 from msgspec import Struct
 
 from vcsync.controllers.framework import pods
 from vcsync.controllers.framework.controller_revisions import Revision
 from vcsync.controllers.framework.mirror import namespace_of
-from vcsync.controllers.framework.plan import Action, Delete, Patch, View
+from vcsync.controllers.framework.plan import Action, Create, Delete, Patch, View
 from vcsync.controllers.statefulset import claims as statefulset_claims
 from vcsync.controllers.statefulset.objects import (
     POD_NAME_LABEL,
@@ -25,6 +26,13 @@ from vcsync.objects.envelope import Envelope
 
 Steps = list[Sequence[Action]]
 
+BURST = 500
+"""Most Pods that one reconcile creates or deletes, and most claims that it creates, as upstream's largest batch.
+
+`replicas` may be two thousand million, so nothing here lists the numbers of a set: existing Pods and the next missing
+numbers are looked at only.
+"""
+
 
 class NumberedPods(Struct, frozen=True):
     """A StatefulSet, its Pods by number, and the revisions of their templates."""
@@ -33,6 +41,15 @@ class NumberedPods(Struct, frozen=True):
     pods: Mapping[int, Envelope]
     current: Revision
     update: Revision
+
+    @property
+    def present(self) -> list[int]:
+        """Return the wanted numbers that have Pods, in order."""
+        return sorted(each for each in self.pods if each in self.set.ordinals)
+
+    def missing(self) -> Iterator[int]:
+        """Return the wanted numbers without Pods, in order. There may be thousands of millions."""
+        return (each for each in self.set.ordinals if each not in self.pods)
 
     @property
     def condemned(self) -> list[int]:
@@ -71,6 +88,11 @@ def steps(view: View, numbered: NumberedPods) -> Steps:
     return [*found, *more] if waits else [*found, *more, _replaced(view, numbered)]
 
 
+def took_a_burst(found: Iterable[Sequence[Action]]) -> bool:
+    """Return whether a step has as many actions as one may have, so that the next reconcile may have more."""
+    return any(len(step) >= BURST for step in found)
+
+
 # ---- Wanted numbers --------------------------------------------------------------------------
 
 
@@ -85,7 +107,7 @@ def _filled_in_order(view: View, numbered: NumberedPods) -> tuple[Steps, bool]:
         if phase in pods.FINISHED:
             return [*done, [] if pod.deleting else [_deletion(pod)]], True
         if phase == "Pending":
-            done.append(statefulset_claims.missing(view, numbered.set, ordinal))
+            done.append(statefulset_claims.missing(view, numbered.set, ordinal)[:BURST])
             done.append(statefulset_claims.retained(view, numbered.set, ordinal, pod))
         if phase != "Running" or numbered.unavailable(ordinal, view.now):
             return done, True
@@ -94,17 +116,18 @@ def _filled_in_order(view: View, numbered: NumberedPods) -> tuple[Steps, bool]:
 
 
 def _filled_in_parallel(view: View, numbered: NumberedPods) -> Steps:
-    there = [(each, numbered.pods[each]) for each in numbered.set.ordinals if each in numbered.pods]
-    over = [pod for _, pod in there if pods.status(pod).phase in pods.FINISHED]
+    there = [(each, numbered.pods[each]) for each in numbered.present]
+    over = {each for each, pod in there if pods.status(pod).phase in pods.FINISHED}
     pending = [each for each, pod in there if pods.status(pod).phase == "Pending"]
+    lacking = (claim for each in pending for claim in statefulset_claims.missing(view, numbered.set, each))
     return [
-        [_deletion(pod) for pod in over if not pod.deleting],
-        *_made(view, numbered, [each for each in numbered.set.ordinals if each not in numbered.pods]),
-        [action for each in pending for action in statefulset_claims.missing(view, numbered.set, each)],
+        [_deletion(pod) for each, pod in there if each in over and not pod.deleting],
+        *_made(view, numbered, numbered.missing()),
+        list(islice(lacking, BURST)),
         [
             action
             for ordinal, pod in there
-            if pod not in over
+            if ordinal not in over
             for action in _put_right(view, numbered, ordinal, pod)
         ],
     ]
@@ -112,20 +135,28 @@ def _filled_in_parallel(view: View, numbered: NumberedPods) -> Steps:
 
 def _made(view: View, numbered: NumberedPods, ordinals: Iterable[int]) -> Steps:
     """Create Pods, first those whose claims exist, so that a refused claim delays no other Pod."""
-    possible = [each for each in ordinals if not statefulset_claims.hold_up(view, numbered.set, each)]
-    lacking = {each: statefulset_claims.missing(view, numbered.set, each) for each in possible}
+    possible = (each for each in ordinals if not statefulset_claims.hold_up(view, numbered.set, each))
+    lacking: dict[int, list[Create]] = {}
+    room = BURST
+    for each in islice(possible, BURST):
+        claims = statefulset_claims.missing(view, numbered.set, each)
+        # The first Pod comes even if it lacks more claims than that: it is pending until it has the others.
+        if lacking and len(claims) > room:
+            break
+        lacking[each] = claims[:room]
+        room -= len(lacking[each])
     retained = [
-        one for each in possible for one in statefulset_claims.retained(view, numbered.set, each, None)
+        one for each in lacking for one in statefulset_claims.retained(view, numbered.set, each, None)
     ]
     return [
-        [_creation(numbered, each) for each in possible if not lacking[each]],
+        [_creation(numbered, each) for each, claims in lacking.items() if not claims],
         [claim for claims in lacking.values() for claim in claims],
-        [_creation(numbered, each) for each in possible if lacking[each]],
+        [_creation(numbered, each) for each, claims in lacking.items() if claims],
         retained,
     ]
 
 
-def _creation(numbered: NumberedPods, ordinal: int) -> Action:
+def _creation(numbered: NumberedPods, ordinal: int) -> Create:
     revision = numbered.revision_for(ordinal)
     return new_pod(numbered.set, ordinal, revision.template, revision.name)
 
@@ -151,7 +182,7 @@ def _deleted_in_order(view: View, numbered: NumberedPods) -> tuple[Steps, bool]:
     if not condemned:
         return [], False
     retained = _condemned_claims(view, numbered)
-    everyone = [*numbered.set.ordinals, *reversed(condemned)]
+    everyone = chain(numbered.set.ordinals, reversed(condemned))
     sick = next((each for each in everyone if numbered.unavailable(each, view.now)), None)
     last = condemned[0]
     pod = numbered.pods[last]
@@ -162,7 +193,7 @@ def _deleted_in_order(view: View, numbered: NumberedPods) -> tuple[Steps, bool]:
 
 def _deleted_in_parallel(view: View, numbered: NumberedPods) -> Steps:
     going = [numbered.pods[each] for each in numbered.condemned if not numbered.pods[each].deleting]
-    return [_condemned_claims(view, numbered), [_deletion(pod) for pod in going]]
+    return [_condemned_claims(view, numbered), [_deletion(pod) for pod in going[:BURST]]]
 
 
 def _condemned_claims(view: View, numbered: NumberedPods) -> list[Action]:
@@ -180,13 +211,15 @@ def _replaced(view: View, numbered: NumberedPods) -> list[Action]:
     """Delete Pods of earlier templates, the last first, so that they are created from the current one."""
     if not numbered.set.rolling:
         return []
-    targets = list(reversed(numbered.set.ordinals[numbered.set.partition :]))
+    targets = numbered.set.ordinals[numbered.set.partition :]
     at_once = numbered.set.unavailable
     if at_once is not None:
-        away = sum(numbered.unavailable(each, view.now) for each in numbered.set.ordinals)
-        old = [each for each in targets if _is_old(numbered, each)]
-        return [_deletion(numbered.pods[each]) for each in old[: max(at_once - away, 0)]]
-    for each in targets:
+        present = numbered.present
+        available = sum(not numbered.unavailable(each, view.now) for each in present)
+        away = len(numbered.set.ordinals) - available
+        old = [each for each in reversed(present) if each in targets and _is_old(numbered, each)]
+        return [_deletion(numbered.pods[each]) for each in old[: min(max(at_once - away, 0), BURST)]]
+    for each in reversed(targets):
         if _is_old(numbered, each):
             return [_deletion(numbered.pods[each])]
         if numbered.unavailable(each, view.now):

@@ -5,7 +5,7 @@ and day of the week: a date must match both if one of them is `*`, otherwise it 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -127,22 +127,45 @@ def next_after(schedule: Schedule, after: datetime, zone: tzinfo = UTC) -> datet
         return after.replace(microsecond=0) + timedelta(seconds=schedule.seconds)
     if not (schedule.minutes and schedule.hours and schedule.months):
         return None
-    zone = schedule.zone or zone
-    local = _later(after.astimezone(zone).replace(microsecond=0), timedelta(seconds=1))
+    local = after.replace(microsecond=0).astimezone(schedule.zone or zone)
+    local, floored = _later(local, timedelta(seconds=1)), False
     last_year = local.year + YEARS_AHEAD
     while local.year <= last_year:
-        if local.month not in schedule.months:
-            ahead = local.replace(day=1) + timedelta(days=31)
-            local = _midnight(ahead.replace(day=1))
-        elif not _day_fits(schedule, local):
-            local = _midnight(local + timedelta(days=1))
-        elif local.hour not in schedule.hours:
-            local = _later(local.replace(minute=0, second=0), timedelta(hours=1))
-        elif local.minute not in schedule.minutes or local.second:
-            local = _later(local.replace(second=0), timedelta(minutes=1))
+        for part in _PARTS:
+            local, floored, wrapped = _forward(part, schedule, local, floored)
+            if wrapped:
+                break
         else:
             return local.astimezone(UTC)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of a time, as `SpecSchedule.Next` of robfig/cron goes forward to the first that fits."""
+
+    fits: Callable[[Times, datetime], bool]
+    floor: Callable[[datetime], datetime]
+    step: Callable[[datetime], datetime]
+    wrapped: Callable[[datetime], bool]
+
+
+def _forward(part: _Part, schedule: Times, local: datetime, floored: bool) -> tuple[datetime, bool, bool]:
+    """Go forward to the first value of a part that fits.
+
+    Every step adds time that has passed, so none ends before where it began. A loop that sets a local hour again can be sent back
+    forever by a change of the clock: by half an hour on Lord Howe Island.
+
+    Returns:
+        The time, whether its smaller parts begin at their least value, and whether the larger parts must be looked at again.
+    """
+    while not part.fits(schedule, local):
+        if not floored:
+            local, floored = part.floor(local), True
+        local = part.step(local)
+        if part.wrapped(local):
+            return local, floored, True
+    return local, floored, False
 
 
 def _later(local: datetime, by: timedelta) -> datetime:
@@ -150,14 +173,68 @@ def _later(local: datetime, by: timedelta) -> datetime:
     return (local.astimezone(UTC) + by).astimezone(local.tzinfo)
 
 
-def _midnight(local: datetime) -> datetime:
-    """Return the beginning of a day. If clocks skip midnight, it is the hour after."""
-    return _later(local.replace(hour=0, minute=0, second=0, fold=0), timedelta())
+def _at(local: datetime, wall: datetime) -> datetime:
+    """Return a local date and time in the zone of another, as Go's `time.Date` does if clocks skip it or show it twice."""
+    guess = wall.replace(tzinfo=UTC, fold=0)
+    for _ in range(2):
+        offset = guess.astimezone(local.tzinfo).utcoffset() or timedelta()
+        guess = wall.replace(tzinfo=UTC, fold=0) - offset
+    return guess.astimezone(local.tzinfo)
+
+
+def _next_month(local: datetime) -> datetime:
+    first = (local.replace(day=1) + timedelta(days=31)).replace(day=1)
+    return _at(local, first + timedelta(days=local.day - 1))
+
+
+def _next_day(local: datetime) -> datetime:
+    """Return the beginning of the next day. If clocks skip midnight, it is an hour off, as upstream.
+
+    A day that the zone does not have is skipped. Upstream does not return then.
+    """
+    then = _at(local, local + timedelta(days=1))
+    if then.date() <= local.date():
+        then = _at(local, local + timedelta(days=2))
+    return _later(then, timedelta(hours=24 - then.hour if then.hour > 12 else -then.hour))
 
 
 def _day_fits(schedule: Times, local: datetime) -> bool:
     day, weekday = local.day in schedule.days, local.isoweekday() % 7 in schedule.weekdays
     return day and weekday if schedule.both_days else day or weekday
+
+
+_PARTS = (
+    _Part(
+        lambda schedule, local: local.month in schedule.months,
+        lambda local: _at(local, local.replace(day=1, hour=0, minute=0, second=0)),
+        _next_month,
+        lambda local: local.month == 1,
+    ),
+    _Part(
+        _day_fits,
+        lambda local: _at(local, local.replace(hour=0, minute=0, second=0)),
+        _next_day,
+        lambda local: local.day == 1,
+    ),
+    _Part(
+        lambda schedule, local: local.hour in schedule.hours,
+        lambda local: _at(local, local.replace(minute=0, second=0)),
+        lambda local: _later(local, timedelta(hours=1)),
+        lambda local: local.hour == 0,
+    ),
+    _Part(
+        lambda schedule, local: local.minute in schedule.minutes,
+        lambda local: local.astimezone(UTC).replace(second=0).astimezone(local.tzinfo),
+        lambda local: _later(local, timedelta(minutes=1)),
+        lambda local: local.minute == 0,
+    ),
+    _Part(
+        lambda _schedule, local: local.second == 0,
+        lambda local: local,
+        lambda local: _later(local, timedelta(seconds=1)),
+        lambda local: local.second == 0,
+    ),
+)
 
 
 def _zone(name: str) -> tzinfo:

@@ -65,6 +65,39 @@ def test_next_times_around_a_change_of_the_clock(schedule: str, after: str, then
     assert following(schedule, after, "Europe/Berlin") == then
 
 
+# What robfig/cron 3.0.1 answers. Clocks change by half an hour on Lord Howe Island, at midnight in Brazil, Chile and Egypt.
+# Samoa had no 30 December 2011, for which upstream does not return.
+@pytest.mark.parametrize(
+    ("schedule", "zone", "after", "then"),
+    [
+        ("59 2 * * *", "Australia/Lord_Howe", "2022-04-01 19:29:00", "2022-04-02 16:29:00"),
+        ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04 00:00:00", "2026-04-04 14:45:00"),
+        ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04 14:45:00", "2026-04-04 15:15:00"),
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02 20:00:00", "2026-10-04 15:15:00"),
+        ("15 3 * * *", "Australia/Lord_Howe", "2026-10-02 20:00:00", "2026-10-04 16:15:00"),
+        ("*/20 * * * *", "Australia/Lord_Howe", "2026-10-03 15:20:00", "2026-10-03 15:40:00"),
+        ("0 0 * * *", "America/Sao_Paulo", "2018-11-03 12:00:00", "2018-11-05 02:00:00"),
+        ("30 0 * * *", "America/Sao_Paulo", "2018-11-03 12:00:00", "2018-11-05 02:30:00"),
+        ("0 0 4 * *", "America/Sao_Paulo", "2018-11-01 12:00:00", "2018-12-04 02:00:00"),
+        ("30 23 * * *", "America/Sao_Paulo", "2018-02-17 12:00:00", "2018-02-18 01:30:00"),
+        ("30 23 * * *", "America/Sao_Paulo", "2018-02-18 01:30:00", "2018-02-18 02:30:00"),
+        ("0 0 * * *", "Africa/Cairo", "2026-04-23 12:00:00", "2026-04-24 21:00:00"),
+        ("0 1 24 4 *", "Africa/Cairo", "2026-04-23 12:00:00", "2027-04-23 23:00:00"),
+        ("0 2 * * *", "America/New_York", "2026-03-07 12:00:00", "2026-03-09 06:00:00"),
+        ("30 1 * * *", "America/New_York", "2026-11-01 05:30:00", "2026-11-01 06:30:00"),
+        ("0 12 * * *", "Pacific/Apia", "2011-12-29 23:00:00", "2011-12-30 22:00:00"),
+        ("0 0 30 12 *", "Pacific/Apia", "2011-12-01 00:00:00", "2012-12-29 10:00:00"),
+        ("0 0 * * *", "America/Santiago", "2026-09-05 12:00:00", "2026-09-07 03:00:00"),
+        ("0 0 29 2 *", "America/Santiago", "2026-01-01 00:00:00", "2028-02-29 03:00:00"),
+        ("0 0 30 2 *", "UTC", "2026-01-01 00:00:00", None),
+        ("0 0 31 4,6,9,11 *", "Europe/Berlin", "2026-01-01 00:00:00", None),
+        ("* * * 8-12,1-4 *", "UTC", "2026-04-30 23:59:00", "2026-08-01 00:00:00"),
+    ],
+)
+def test_the_next_time_is_that_of_upstream(schedule: str, zone: str, after: str, then: str | None) -> None:
+    assert following(schedule, after, zone) == then
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("0.5s", 1), ("-3h", 1), ("1.9s", 1), ("99999999h", 10**9)]
 )

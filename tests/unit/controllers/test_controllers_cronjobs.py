@@ -1,17 +1,22 @@
 """CronJobs: a Job at each time of the schedule, and never two for the same time."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from controllers_world import TENANT, Mortal, World
+from counted_work import work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vcsync.controllers.cronjob import times as cron_times
 from vcsync.controllers.cronjob.cronjob_plan import CRON_JOB, SCHEDULED_TIME
 from vcsync.controllers.framework.plan import Create, Delete
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Forbidden, Status
 from vcsync.kube.resources import CRON_JOBS, JOBS
+from vcsync.objects.cron_schedules import next_after, parse_schedule
 
 # The world begins at 2026-01-01 00:00:00 UTC, minute 29453760 of the epoch.
 MIDNIGHT = 29453760
@@ -278,3 +283,40 @@ def test_no_time_is_started_twice_in_any_history(policy: str, history: list[tupl
     assert len(started(made)) == len(set(started(made)))
     assert set(started(made)) >= set(names(made))
     assert set(active(made)) <= set(names(made))
+
+
+# A dense schedule with a gap of months: the last start before the gap has a period of months, with a start each minute in it.
+GAPS = "* * * 8-12,1-4 *"
+BEFORE_THE_GAP = datetime(2026, 4, 30, 23, 58, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("months", [4, 8, 12, 400])
+def test_the_last_missed_start_of_a_schedule_with_gaps_takes_few_steps(months: int) -> None:
+    now = BEFORE_THE_GAP + timedelta(days=30.4 * months, minutes=1)
+    schedule = parse_schedule(GAPS)
+    assert work_of(lambda: cron_times.due(schedule, UTC, BEFORE_THE_GAP, now)).steps < 300_000
+    assert work_of(lambda: cron_times.next_in(schedule, UTC, BEFORE_THE_GAP, now)).steps < 300_000
+
+
+FIELDS = st.sampled_from(
+    ["* * * * *", "*/7 3,4 * 1,3 *", "0 0 1 * *", "5 4 * * 0", "* 2 29-31 * *", "@every 61s"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    FIELDS,
+    st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe"]),
+    st.integers(0, 400_000),
+    st.integers(0, 3000),
+)
+def test_the_last_missed_start_is_the_one_before_now(text: str, zone: str, begin: int, passed: int) -> None:
+    schedule, place = parse_schedule(text), ZoneInfo(zone)
+    since = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=begin)
+    now = since + timedelta(minutes=passed)
+    last, then = None, next_after(schedule, since, place)
+    while then is not None and then <= now:
+        last, then = then, next_after(schedule, then, place)
+    found = cron_times.due(schedule, place, since, now)
+    # As upstream, starts are not seen between two multiples of the first period.
+    assert found.time == last or (found.time is None and found.missed > 2)

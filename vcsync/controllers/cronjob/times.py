@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
-from vcsync.objects.cron_schedules import Schedule, ScheduleError, next_after
+from vcsync.objects.cron_schedules import Every, Schedule, ScheduleError, next_after
 
 MANY = 100
 """Number of missed starts above which a warning is reported."""
+SHORTEST_SPAN = 300.0
+"""Seconds that are not halved any more in the search for a start; they have a few starts."""
 SKEW_SECONDS = 0.1
 """Seconds added to the time of the next start, for clocks that differ."""
 
@@ -54,11 +56,30 @@ def due(
     missed = int((now - first).total_seconds()) // period + 1
     # Periods may differ, so step back one period from the last start, and then forward to now.
     candidate = next_after(schedule, first + timedelta(seconds=(missed - 2) * period), zone)
-    latest: datetime | None = None
-    while candidate is not None and candidate <= now:
-        latest = candidate
-        candidate = next_after(schedule, candidate, zone)
+    latest = None if candidate is None or candidate > now else _last_until(schedule, zone, candidate, now)
     return Due(None if latest is None else latest.astimezone(UTC), missed)
+
+
+def _last_until(schedule: Schedule, zone: tzinfo, start: datetime, now: datetime) -> datetime:
+    """Return the last start that is not after now, from an earlier start.
+
+    The span between both is halved, because it may have a start each minute: such a schedule with a gap of months has a long
+    period in `due`, from whose last multiple upstream goes forward minute by minute.
+    """
+    after = now
+    while True:
+        then = next_after(schedule, start, zone)
+        if then is None or then > now:
+            return start
+        start = then
+        middle = start + (after - start) / 2
+        if isinstance(schedule, Every) or (after - start).total_seconds() < SHORTEST_SPAN:
+            continue
+        then = next_after(schedule, middle, zone)
+        if then is not None and then <= now:
+            start = then
+        else:
+            after = middle
 
 
 def next_in(schedule: Schedule, zone: tzinfo, since: datetime, now: datetime) -> float | None:

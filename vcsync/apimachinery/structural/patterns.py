@@ -1,9 +1,10 @@
 """Regular expressions of tenants: Go's syntax, linear time, bounded memory. Pure but for a cache."""
 
 from functools import lru_cache
-from typing import Any
+from itertools import islice
 
-import re2
+from vcsync.patterns.linear import InvalidPattern as NotUnderstood
+from vcsync.patterns.linear import Pattern, linear
 
 _LONGEST = 64 * 1024
 _MEMORY = 4 << 20
@@ -31,39 +32,34 @@ class InvalidPattern(ValueError):
 class _Searcher:
     """A compiled expression."""
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Pattern) -> None:
         self.compiled = compiled
 
     def found_in(self, text: str) -> bool:
         """Return whether the expression matches anywhere in the text."""
-        return self.compiled.search(text.encode("utf-8", "replace")) is not None
+        return self.compiled.search(_valid(text)) is not None
 
     def all_in(self, text: str, most: int = -1) -> list[str]:
         """Return the matches in the text, at most `most` of them, or all if it is negative."""
-        found: list[str] = []
-        if most == 0:
-            return found
-        for match in self.compiled.finditer(text.encode("utf-8", "replace")):
-            found.append(match.group().decode("utf-8", "replace"))
-            if len(found) == most:
-                break
-        return found
+        return [
+            match[0] for match in islice(self.compiled.finditer(_valid(text)), most if most >= 0 else None)
+        ]
 
 
 @lru_cache(maxsize=2048)
 def _compiled(pattern: str) -> _Searcher | str:
     if len(pattern) > _LONGEST:
         return "expression nests too deeply: ``"
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY
     try:
-        return _Searcher(re2.compile(pattern.encode("utf-8", "replace"), options))
-    except re2.error as problem:
-        said = problem.args[0] if problem.args else b""
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        what, _, where = text.partition(": ")
-        return _WORDS.get(what, "{2}").format(pattern, where, text)
+        return _Searcher(linear(_valid(pattern), _MEMORY))
+    except NotUnderstood as problem:
+        what, _, where = str(problem).partition(": ")
+        return _WORDS.get(what, "{2}").format(pattern, where, str(problem))
+
+
+def _valid(text: str) -> str:
+    """Return a text without the surrogates that UTF-8 does not have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def compiled(pattern: str) -> _Searcher:

@@ -1,0 +1,1 @@
+"""Regular expressions that take linear time, whatever text a tenant sends."""

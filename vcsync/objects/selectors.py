@@ -1,10 +1,11 @@
 """Label selectors: parses their two forms, and matches labels. Pure."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
+
+from vcsync.patterns.linear import linear
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
@@ -54,11 +55,10 @@ _TEXT = {"In": "{0} in ({1})", "NotIn": "{0} notin ({1})", "Exists": "{0}", "Doe
 
 _KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
-_SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^()]*)\)\s*", re.ASCII)
-_EQUAL = re.compile(rf"\s*({_KEY})\s*(==|!=|=)\s*({_VALUE})\s*", re.ASCII)
-_EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*", re.ASCII)
-_VALUE_ONLY = re.compile(_VALUE, re.ASCII)
-_COMMA_OUTSIDE = re.compile(r",(?![^(]*\))")
+_SET = linear(rf"\s*({_KEY})\s+(in|notin)\s*")
+_VALUES = linear(rf"\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*")
+_EQUAL = linear(rf"\s*({_KEY})\s*(==|!=|=)\s*({_VALUE})\s*")
+_EXISTS = linear(rf"\s*(!?)\s*({_KEY})\s*")
 
 
 def compile_selector(selector: LabelSelector) -> Selector:
@@ -84,14 +84,31 @@ def parse_selector(text: str) -> Selector:
     """
     if not text.strip():
         return Selector()
-    return Selector(tuple(_requirement(part) for part in _COMMA_OUTSIDE.split(text)))
+    return Selector(tuple(map(_requirement, _parts(text))))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Split at the commas outside of parentheses."""
+    parts: list[str] = []
+    inside = False
+    for part in text.split(","):
+        parts.append(part)
+        if "(" in part or ")" in part:
+            inside = part.rfind("(") > part.rfind(")")
+        if not inside:
+            yield ",".join(parts)
+            parts = []
+    if parts:
+        yield ",".join(parts)
 
 
 def _requirement(text: str) -> Expression:
-    if match := _SET.fullmatch(text):
-        values = tuple(value.strip() for value in match[3].split(","))
-        if all(_VALUE_ONLY.fullmatch(value) for value in values):
-            return Expression(match[1], "In" if match[2] == "in" else "NotIn", values)
+    head, parenthesis, tail = text.rstrip().partition("(")
+    if parenthesis:
+        match, values = _SET.fullmatch(head), tail[:-1]
+        if match and tail.endswith(")") and _VALUES.fullmatch(values):
+            operator: Operator = "In" if match[2] == "in" else "NotIn"
+            return Expression(match[1], operator, tuple(each.strip() for each in values.split(",")))
     elif match := _EQUAL.fullmatch(text):
         return Expression(match[1], "NotIn" if match[2] == "!=" else "In", (match[3],))
     elif match := _EXISTS.fullmatch(text):

@@ -3,7 +3,6 @@
 Source: `quantity.go` of k8s.io/apiserver's `pkg/cel/library`, `pkg/api/resource` of k8s.io/apimachinery.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,9 +11,10 @@ from typing import Any, ClassVar
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel.arguments import Function, of_types, succeeds
 from vcsync.apimachinery.cel.values import INT_MAX, INT_MIN, CelError, NoOverload, Work
+from vcsync.patterns.linear import linear
 
-_QUANTITY = re.compile(r"([+-]?)(0*)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[+-]?\d*)", re.ASCII)
-_EXPONENT = re.compile(r"[eE]([+-]?)(\d+)", re.ASCII)
+_QUANTITY = linear(r"([+-]?)(0*)([1-9]\d*)?(?:\.(\d*))?((?:[eEinumkKMGTP]+[+-]?\d*|[+-]\d*)?)")
+_EXPONENT = linear(r"[eE]([+-]?)(\d+)")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SMALLEST = -9
@@ -106,10 +106,12 @@ def _suffix(text: str) -> tuple[int, int]:
 
 @of_types(str)
 def _quantity(work: Work, text: str) -> Quantity:
-    match = _QUANTITY.fullmatch(text) if text and len(text) <= _LONGEST else None
-    if match is None:
+    if not text or len(text) > _LONGEST:
         raise CelError(_WRONG_FORMAT)
     work.spend(len(text) // 16)
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise CelError(_WRONG_FORMAT)
     whole, part = match[3] or "0", match[4] or ""
     binary, decimal = _suffix(match[5])
     sign = -1 if match[1] == "-" else 1

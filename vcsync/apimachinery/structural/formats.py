@@ -6,6 +6,9 @@ from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlsplit
 
+from vcsync.apimachinery.wire.values import BadValue, duration_of
+from vcsync.patterns.linear import linear
+
 _HEX = "[0-9a-f]"
 _UUID = f"{_HEX}{{8}}-?{_HEX}{{4}}-?%s-?%s-?{_HEX}{{12}}"
 _ANY4 = f"{_HEX}{{4}}"
@@ -20,7 +23,8 @@ _CARD = (
     r"3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})"
 )
 _CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
-_DURATION = r"[-+]?(0|([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+)"
+_NUMBER_AND_UNIT = linear(r"(\d+)\s*([A-Za-zµ]+)")
+_MOST = 2**63 - 1
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "min", "hr", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
@@ -146,14 +150,19 @@ def _datetime(text: str) -> bool:
 
 
 def _duration(text: str) -> bool:
+    """Check a duration as `strfmt.ParseDuration` does: Go's, or numbers of which one has a unit."""
     if len(text) > 256:
         return False
-    if re.fullmatch(_DURATION, text) is not None and not re.search(r"(?<![0-9])\.(?![0-9])", text):
+    try:
+        duration_of(text)
+    except BadValue:
+        pass
+    else:
         return True
-    for _, unit in re.findall(r"(\d{1,18})\s*([A-Za-zµ]+)", text):
-        if unit.lower() in _UNITS or unit.lower().startswith(_UNIT_STARTS):
-            return True
-    return False
+    parts = [match.groups() for match in _NUMBER_AND_UNIT.finditer(text)]
+    if any(int(number) > _MOST for number, _ in parts):
+        return False
+    return any(unit.lower() in _UNITS or unit.lower().startswith(_UNIT_STARTS) for _, unit in parts)
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {

@@ -29,10 +29,10 @@ _STEP = re.compile(
     """,
     re.VERBOSE,
 )
-_PART = re.compile(r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^'",]+))\s*(?:,|$)""")
+_PART = re.compile(r"""\s*+(?:'((?:[^'\\]|\\.)*+)'|"((?:[^"\\]|\\.)*+)"|([^'",]++))\s*+(?:,|$)""")
 _RANGE = re.compile(r"(-?\d{1,9})?(?::(-?\d{1,9})?(?::(-?\d{1,9})?)?)?")
 _COMPARISON = re.compile(
-    r"""\s*@(?P<path>(?:[^=!<>'"]|'[^']*'|"[^"]*")*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<literal>.+?))?\s*""",
+    r"""\s*+@(?P<path>(?:[^=!<>'"]|'[^']*+'|"[^"]*+")*+)(?:(?P<operator>==|!=|<=|>=|<|>)\s*+(?P<literal>.+))?""",
     re.DOTALL,
 )
 _ESCAPED = re.compile(r"\\(.)")
@@ -199,7 +199,7 @@ def _filter(text: str) -> Step:
     if match is None:
         raise BadPath(f"unrecognized filter {text!r}")
     path, operator = parse(match["path"].strip()), match["operator"]
-    literal = _literal(match["literal"]) if operator else None
+    literal = _literal(match["literal"].rstrip()) if operator else None
 
     def keeps(item: Any, budget: Budget) -> bool:
         found, value = first(path, item, budget)

@@ -37,16 +37,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZERO_SECONDS = -62135596800
 """Go's zero time, 0001-01-01T00:00:00Z, which is null in JSON."""
 
-QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?P<suffix>[eEinumkKMGTP]*[+-]?\d*)", re.ASCII)
+QUANTITY = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d++)(?P<suffix>[eEinumkKMGTP]*+[+-]?\d*+)", re.ASCII)
 SUFFIX = re.compile(r"(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 LONGEST_QUANTITY = 256
 _NO_DIGITS = frozenset({"+", "-", ".", "+.", "-."})
 """Texts without digits that Go's parser accepts as zero."""
-DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)(?=[.\d]|\Z)", re.ASCII)
+DURATION = re.compile(r"(\d++(?:\.\d*+)?|\.\d++)(ns|us|µs|μs|ms|s|m|h)(?=[.\d]|\Z)", re.ASCII)
 LONGEST_DURATION = 1000
 """Most characters of a duration. Go formats every duration with at most 25."""
 MAX_NANOSECONDS = 2**63 - 1
-NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^.\d]*)", re.ASCII)
+NUMBER_AND_UNIT = re.compile(r"(?:\d++\.?\d*+|\.\d++)([^.\d]*+)", re.ASCII)
 NANOSECONDS = {
     "ns": 1,
     "us": 10**3,
@@ -147,9 +147,7 @@ def duration_of(text: str) -> int:
     if rest == "0":
         return 0
     total, end = 0, 0
-    for match in DURATION.finditer(rest) if len(rest) <= LONGEST_DURATION else ():
-        if match.start() != end:
-            break
+    while len(rest) <= LONGEST_DURATION and (match := DURATION.match(rest, end)) is not None:
         whole, _, part = match[1].partition(".")
         unit = NANOSECONDS[match[2]]
         total += int(whole or "0") * unit + int(part or "0") * unit // 10 ** len(part)

@@ -4,8 +4,6 @@ Source: `validateProjectionSources`, `validateObjectFieldSelector` and around in
 `pkg/apis/core/validation`.
 """
 
-import re
-
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.paths import file_mode, local
 from vcsync.apimachinery.validation import names
@@ -66,7 +64,6 @@ _DIVISORS = {
 }
 _KEY_TYPES = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _CONFLICT = "conflicting duplicate paths"
-_SUBSCRIPT = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 
 
 def key_to_path(path: str, found: Object) -> Findings:
@@ -86,8 +83,7 @@ def field_reference(path: str, found: Object, fields: tuple[str, ...]) -> Findin
     if not place:
         yield errors.required(f"{path}.fieldPath")
         return
-    subscripted = _SUBSCRIPT.fullmatch(place)
-    name = subscripted[1] if subscripted else place
+    name, subscripted, key = _subscripted(place)
     if version != "v1":
         why = f"unsupported pod version: {version}"
         yield errors.wrong(f"{path}.fieldPath", place, f"error converting fieldPath: {why}")
@@ -98,9 +94,17 @@ def field_reference(path: str, found: Object, fields: tuple[str, ...]) -> Findin
         why = f"field label not supported: {place}"
         yield errors.wrong(f"{path}.fieldPath", place, f"error converting fieldPath: {why}")
     elif subscripted:
-        yield from _subscript(path, name, subscripted[2])
+        yield from _subscript(path, name, key)
     elif name not in fields:
         yield errors.not_supported(f"{path}.fieldPath", name, fields)
+
+
+def _subscripted(place: str) -> tuple[str, bool, str]:
+    """Split `metadata.labels['key']`: field, whether there is a key, key. Source: `SplitMaybeSubscriptedPath`."""
+    if not place.endswith("']"):
+        return place, False, ""
+    field, bracket, key = place[:-2].partition("['")
+    return (field, True, key) if field and bracket else (place, False, "")
 
 
 def _subscript(path: str, name: str, key: str) -> Findings:

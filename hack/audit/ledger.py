@@ -21,6 +21,7 @@ from hack.audit.world import (
 )
 
 DIMENSIONS = ("cpu", "memory")
+SLICED = (*DIMENSIONS, "pods")
 
 
 # --- Ledger --------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def ledger_quotas(world: World) -> Iterator[Finding]:
                 if any(quota.values()):
                     yield _of_namespace("missing", tenant, name, ("NamespacePlacement", "one", None))
                 continue
-            size = amounts(_slice_size(namespace, line.size))
+            size = _slice_size(namespace, amounts(line.size))
             wanted = int(max((-(-quota[name] // size[name]) for name in quota), default=0))
             found = line.ledger["spec"].get("slices", 0)
             if found != wanted:
@@ -111,10 +112,32 @@ def _quota(tenant: Tenant, namespace: str) -> dict[str, Fraction]:
     return {name: default[name] for name in DIMENSIONS if name in default} | bounds
 
 
-def _slice_size(namespace: Json, used: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the slice size of the tenant's annotation, else the deployment's default, which only the ledger has."""
+def _slice_size(namespace: Json, used: Mapping[str, Fraction]) -> Mapping[str, Fraction]:
+    """Return the slice size of the tenant's annotation, else the deployment's default, which only the ledger has.
+
+    Slices that would have less than a Pod are enlarged: the ledger's consist of a whole number of them.
+    """
     said = parse_json(annotations(namespace).get(keys.SLICE))
-    return said if isinstance(said, dict) else used
+    if not isinstance(said, dict):
+        return used
+    wanted = amounts(said)
+    factors = {used.get(name, Fraction()) / wanted[name] for name in DIMENSIONS}
+    enlarged = len(factors) == 1 and all(each >= 1 and each.denominator == 1 for each in factors)
+    return used if enlarged else wanted
+
+
+def _dealt(whole: int, line: Placement) -> dict[str, int]:
+    """Distribute a number of objects over the super clusters of a namespace, one by one to the most slices for an object."""
+    slices: dict[tuple[bool, str], int] = {
+        (False, super_id): count for super_id, count in line.slices.items()
+    }
+    if waiting := (line.ledger.get("status") or {}).get("waiting", 0):
+        slices[True, ""] = waiting
+    found = {party: whole * count // sum(slices.values()) for party, count in slices.items()}
+    for _ in range(whole - sum(found.values())):
+        party = min(slices, key=lambda each: (Fraction(-slices[each], found[each] + 1), each))
+        found[party] += 1
+    return {super_id: count for (_, super_id), count in found.items()}
 
 
 # --- Mirror --------------------------------------------------------------------------------------------------
@@ -208,19 +231,25 @@ def super_quotas(world: World) -> Iterator[Finding]:
                 "missing", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "", keys.QUOTA, None
             )
             continue
-        size = {
-            f"requests.{resource}" if resource in DIMENSIONS else resource: text
+        slices = sum(line.slices.values()) + (line.ledger.get("status") or {}).get("waiting", 0)
+        bounds = {
+            resource: amount(text) * count
+            if resource in SLICED
+            else Fraction(_dealt(int(amount(text) * slices), line)[super_id])
             for resource, text in line.size.items()
+        }
+        wanted = {
+            f"requests.{resource}" if resource in DIMENSIONS else resource: bound
+            for resource, bound in bounds.items()
             if resource not in (keys.OBJECT_BYTES, keys.DEVICES)
         }
-        wanted = {resource: amount(text) * count for resource, text in size.items()}
         hard = (quota.get("spec") or {}).get("hard") or {}
         # The classes of devices that claims have named, each with the limit of all.
-        if devices := line.size.get(keys.DEVICES):
+        if keys.DEVICES in bounds:
             classes = [each for each in hard if each.endswith(keys.DEVICES_OF_CLASS)]
-            wanted |= dict.fromkeys(classes, amount(devices) * count)
+            wanted |= dict.fromkeys(classes, bounds[keys.DEVICES])
         if amounts(hard) != wanted:
-            expected = {resource: f"{count} x {text}" for resource, text in size.items()}
+            expected = {resource: str(bound) for resource, bound in wanted.items()}
             yield Finding(
                 "stale", tenant.key, super_id, "resourcequotas", name, keys.QUOTA, "spec.hard", expected, hard
             )

@@ -20,8 +20,9 @@ from vcsync.kube.events import EventType
 from vcsync.nsscheduler.away import slices_away
 from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Ledger
+from vcsync.scheduling.objects import slice_objects
 from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, Transfer, place_slices
-from vcsync.scheduling.pool_pods import cap_limits, pods_of_pool
+from vcsync.scheduling.pool_pods import cap_limits, is_whole, pods_of_pool, whole_pool
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
     DEFAULT_SLICE,
@@ -30,11 +31,13 @@ from vcsync.scheduling.slices import (
     PODS,
     InvalidQuota,
     InvalidSlice,
+    enlargement,
+    multiple_of,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
-    slice_objects,
     slice_pods,
+    whole_pods,
 )
 from vcsync.scheduling.snapshot import SuperView
 from vcsync.tenancy.distribution import entry_of
@@ -298,27 +301,46 @@ def _take_all(
 def compute_slices(inputs: Inputs, plan: Plan) -> bool:
     """Compute the size of a slice and their number. An invalid annotation changes nothing.
 
-    The tenant may choose the CPU and memory of a slice, but not its number of Pods and other objects.
+    The tenant may choose the CPU and memory of a slice, but not its number of Pods and other objects. All slices together
+    have no more of them than slices of the operator's size would have.
     """
     assert inputs.namespace is not None  # noqa: S101 - checked by an earlier step
     references = _operators_slices(inputs)
+    operators = {name: references[0][name] for name in DIMENSIONS}
+    reference = _slice_with_pods(references)
+    annotation = inputs.namespace.annotations.get(names.SLICE)
     try:
-        size = slice_from_annotation(
-            inputs.namespace.annotations.get(names.SLICE), {name: references[0][name] for name in DIMENSIONS}
-        )
+        size = slice_from_annotation(annotation, operators)
         plan.slices = slice_count(plan.quota, size)
     except InvalidSlice as error:
         _refuse(inputs, plan, INVALID_SLICE, str(error))
         return True
-    reference = _slice_with_pods(references)
-    pods = (
-        slice_pods(size, reference)
+    most = None
+    if annotation is not None:
+        size = times(size, _enlargement(inputs, plan, size, operators, reference))
+        plan.slices = slice_count(plan.quota, size)
+        pods = whole_pods(plan.quota, operators, reference or whole_pool(inputs.views))
+        most = None if pods is None else pods // plan.slices
+    pods_of_slice = (
+        slice_pods(size, reference, most=most)
         if reference
-        else pods_of_pool(size, inputs.views, _kept_pods(inputs, size))
+        else pods_of_pool(size, inputs.views, _kept_pods(inputs, size), most)
     )
-    plan.size = size | pods
-    plan.objects = slice_objects(size, *references, _DEFAULT_AMOUNTS)
+    plan.size = size | pods_of_slice
+    plan.objects = slice_objects(plan.quota, size, plan.slices, *references, _DEFAULT_AMOUNTS)
     return False
+
+
+def _enlargement(
+    inputs: Inputs, plan: Plan, size: Resources, operators: Resources, reference: Resources | None
+) -> int:
+    """Return how many slices of the tenant's size become one, so that it has a Pod. The pool's Pods may not be known now."""
+    present = {} if inputs.placement is None else from_quantities(inputs.placement.placed_slice_size)
+    if reference is None and not is_whole(inputs.views):
+        return multiple_of(size, present) or enlargement(
+            plan.quota, size, operators, whole_pool(inputs.views)
+        )
+    return enlargement(plan.quota, size, operators, reference or whole_pool(inputs.views), present)
 
 
 def _operators_slices(inputs: Inputs) -> tuple[Resources, ...]:

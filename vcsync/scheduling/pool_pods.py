@@ -7,7 +7,9 @@ from vcsync.scheduling.slices import DIMENSIONS, PODS, proportional_pods, slice_
 from vcsync.scheduling.snapshot import Health, SuperView
 
 
-def pods_of_pool(size: Resources, views: Mapping[str, SuperView], kept: int | None) -> Resources:
+def pods_of_pool(
+    size: Resources, views: Mapping[str, SuperView], kept: int | None, most: int | None = None
+) -> Resources:
     """Return how many Pods a slice has, by its share of the pool.
 
     While not all super clusters are healthy, the number is `kept`: a super cluster without ready nodes reports too few
@@ -17,9 +19,16 @@ def pods_of_pool(size: Resources, views: Mapping[str, SuperView], kept: int | No
         size: amounts of the slice, in thousandths.
         views: id -> view of each super cluster.
         kept: the present number of Pods, in thousandths; None if there is none.
+        most: the largest number of Pods that the slice may have, in thousandths.
     """
-    healthy = bool(views) and all(view.health is Health.READY for view in views.values())
-    return {PODS: kept} if kept is not None and not healthy else slice_pods(size, whole_pool(views), kept)
+    if kept is not None and not is_whole(views):
+        return {PODS: kept}
+    return slice_pods(size, whole_pool(views), kept, most)
+
+
+def is_whole(views: Mapping[str, SuperView]) -> bool:
+    """Return whether all super clusters are healthy, so that the pool has all the Pods that it reports."""
+    return bool(views) and all(view.health is Health.READY for view in views.values())
 
 
 def whole_pool(views: Mapping[str, SuperView]) -> Resources:

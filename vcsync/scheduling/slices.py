@@ -161,15 +161,20 @@ def proportional_pods(size: Mapping[str, int], whole: Mapping[str, int]) -> int 
     """
     if not all(whole.get(name) for name in (*DIMENSIONS, PODS)):
         return None
-    return int(_share(size, whole) * whole[PODS] / 1000) * 1000
+    return int(share_of_whole(size, whole) * whole[PODS] / 1000) * 1000
 
 
-def _share(size: Mapping[str, int], whole: Mapping[str, int]) -> Fraction:
+def share_of_whole(size: Mapping[str, int], whole: Mapping[str, int]) -> Fraction:
     """Return the mean of the shares that an amount of CPU and memory has of a whole."""
     return sum((Fraction(size[name], whole[name]) for name in DIMENSIONS), Fraction()) / len(DIMENSIONS)
 
 
-def slice_pods(size: Mapping[str, int], whole: Mapping[str, int], kept: int | None = None) -> Resources:
+def slice_pods(
+    size: Mapping[str, int],
+    whole: Mapping[str, int],
+    kept: int | None = None,
+    most: int | None = None,
+) -> Resources:
     """Return how many Pods a slice of `size` has: at least one; empty if `whole` lacks its Pods, CPU or memory.
 
     Args:
@@ -177,38 +182,78 @@ def slice_pods(size: Mapping[str, int], whole: Mapping[str, int], kept: int | No
         whole: a slice whose Pods are known, or the capacity of the pool.
         kept: the present number of Pods of slices of this size. It is kept while it differs by at most a quarter, so that
             not every change of nodes changes all namespaces.
+        most: the largest number of Pods that its share allows, in thousandths.
     """
     pods = proportional_pods(size, whole)
     if pods is None:
         return {}
-    pods = max(1000, pods)
+    pods = max(1000, pods if most is None else min(pods, most // 1000 * 1000))
     return {PODS: kept if kept is not None and abs(pods - kept) * 4 <= kept else pods}
 
 
-def slice_objects(size: Mapping[str, int], *references: Mapping[str, int]) -> Resources:
-    """Return how many objects of each kind a slice of `size` allows, in proportion to a reference; at least one.
+def enlargement(
+    quota: Mapping[str, int],
+    size: Mapping[str, int],
+    operators: Mapping[str, int],
+    whole: Mapping[str, int],
+    present: Mapping[str, int] | None = None,
+) -> int:
+    """Return how many slices of a size that a tenant chose make one slice with a Pod of its own.
+
+    A slice has at least one Pod, so many small ones would have more Pods than their share.
 
     Args:
-        size: CPU and memory of the slice, in thousandths.
-        references: operators' slices. The first that names a kind counts.
+        quota: amounts that the namespace may use.
+        size: CPU and memory of a slice as the tenant wants it.
+        operators: the slice that the namespace would have otherwise.
+        whole: a slice whose Pods are known, or the capacity of the pool.
+        present: the present slice of the namespace. What it is made of is kept while the Pods of the pool change little.
     """
-    objects: Resources = {}
-    for whole in references:
-        for name in OBJECTS:
-            if name in whole and name not in objects:
-                objects[name] = max(1, ceil(_share(size, whole) * whole[name] / 1000)) * 1000
-    return objects
+    slices, pods = slices_for(quota, size), whole_pods(quota, operators, whole)
+    if pods is None:
+        return 1
+    each = min(share_of_whole(size, whole) * whole[PODS] / 1000, Fraction(pods, 1000 * slices))
+    kept = multiple_of(size, present or {})
+    if kept and kept * each >= Fraction(3, 4) and (kept == 1 or (kept - 1) * each < Fraction(5, 4)):
+        return kept
+    return min(slices, ceil(1 / each))
 
 
-def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
+def multiple_of(size: Mapping[str, int], present: Mapping[str, int]) -> int:
+    """Return how many slices of `size` a present slice consists of; 0 if it does not consist of whole ones."""
+    factor = present.get(DIMENSIONS[0], 0) // size[DIMENSIONS[0]]
+    return factor if all(present.get(name) == factor * size[name] for name in DIMENSIONS) else 0
+
+
+def whole_pods(
+    quota: Mapping[str, int], operators: Mapping[str, int], whole: Mapping[str, int]
+) -> int | None:
+    """Return the Pods that a namespace has with slices of the operator's size, in thousandths; None if that is unknown.
+
+    Args:
+        quota: amounts that the namespace may use.
+        operators: CPU and memory of the operator's slice.
+        whole: a slice whose Pods are known, or the capacity of the pool.
+    """
+    pods = slice_pods(operators, whole).get(PODS)
+    return None if pods is None else pods * slices_for(quota, operators)
+
+
+def slices_for(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
     """Return how many slices of `size` hold the whole quota: the largest of the exact ratios, rounded up.
 
     A resource that the quota does not limit needs no slices.
+    """
+    return max((-(-quota[name] // amount) for name, amount in size.items() if name in quota), default=0)
+
+
+def slice_count(quota: Mapping[str, int], size: Mapping[str, int]) -> int:
+    """Return how many slices of `size` hold the whole quota, as `slices_for` does.
 
     Raises:
         InvalidSlice: that would be more than `MAX_SLICES`.
     """
-    count = max((-(-quota[name] // amount) for name, amount in size.items() if name in quota), default=0)
+    count = slices_for(quota, size)
     if count <= MAX_SLICES:
         return count
     least = ", ".join(

@@ -18,8 +18,9 @@ from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import ENDPOINTS, NAMESPACES, SERVICES, Resource
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.quantity import canonical, milli
+from vcsync.scheduling.objects import dealt, whole_of
 from vcsync.scheduling.resources import Resources
-from vcsync.scheduling.slices import DEVICES, DIMENSIONS, OBJECT_BYTES
+from vcsync.scheduling.slices import DEVICES, DIMENSIONS, OBJECT_BYTES, OBJECTS
 from vcsync.syncer.kinds.plan import Placement
 from vcsync.syncer.store_budget import LEAST_BYTES
 from vcsync.tenancy import distribution
@@ -105,40 +106,52 @@ def holds(entry: Entry | None, resource: Resource, name: str) -> bool:
     return resource in _NAME_SERVER_KINDS and name == names.TENANT_DNS_SERVICE
 
 
-def hard_of(slices: int, slice_size: Mapping[str, str]) -> dict[str, str]:
-    """Return `hard` of the super namespace's ResourceQuota: the requests, Pods and other objects of its slices.
+def hard_of(allowed: Mapping[str, str]) -> dict[str, str]:
+    """Return `hard` of the super namespace's ResourceQuota: its requests, Pods and other objects.
 
     Args:
-        slices: number of slices on this super cluster.
-        slice_size: resource name -> quantity of one slice.
+        allowed: resource name -> what the namespace may have on this super cluster, as a quantity.
     """
     return {
-        f"requests.{name}" if name in DIMENSIONS else name: canonical(milli(size) * slices, size)
-        for name, size in sorted(slice_size.items())
+        f"requests.{name}" if name in DIMENSIONS else name: amount
+        for name, amount in sorted(allowed.items())
         if name not in (OBJECT_BYTES, DEVICES)
     }
 
 
-def devices_of(slices: int, slice_size: Mapping[str, str]) -> str:
-    """Return the devices of each DeviceClass that a namespace's claims may ask for; "" for no limit.
+def allowed_on(
+    super_id: str, placements: Mapping[str, int], waiting: int, slice_size: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a namespace may have on a super cluster, as quantities by resource name.
+
+    CPU, memory and Pods are those of the slices there. Other objects are distributed over the super clusters.
 
     Args:
-        slices: number of slices on this super cluster.
+        super_id: the super cluster.
+        placements: super cluster -> number of slices, of all super clusters of the namespace.
+        waiting: number of slices that are not placed.
         slice_size: resource name -> quantity of one slice.
     """
-    size = slice_size.get(DEVICES)
-    return canonical(milli(size) * slices, size) if size is not None else ""
+    slices = sum(placements.values()) + waiting
+    return {
+        name: canonical(
+            dealt(whole_of(milli(size), slices), placements, waiting).get(super_id, 0) * 1000
+            if name in OBJECTS
+            else milli(size) * placements.get(super_id, 0),
+            size,
+        )
+        for name, size in slice_size.items()
+    }
 
 
-def byte_limit_of(slices: int, slice_size: Mapping[str, str]) -> int | None:
+def byte_limit_of(allowed: Mapping[str, str]) -> int | None:
     """Return the bytes that a namespace's objects may take; None for no limit.
 
     Args:
-        slices: number of slices on this super cluster.
-        slice_size: resource name -> quantity of one slice.
+        allowed: resource name -> what the namespace may have on this super cluster, as a quantity.
     """
-    size = slice_size.get(OBJECT_BYTES)
-    return max(LEAST_BYTES, slices * milli(size) // 1000) if size is not None else None
+    amount = allowed.get(OBJECT_BYTES)
+    return max(LEAST_BYTES, milli(amount) // 1000) if amount is not None else None
 
 
 def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
@@ -160,6 +173,7 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
     else:
         return None
     slice_size = placement.placed_slice_size
+    allowed = allowed_on(super_id, placements, placement.status.waiting, slice_size) if slices else {}
     return Entry(
         tenant=envelope.namespace,
         namespace=envelope.name,
@@ -169,11 +183,11 @@ def entry_of(envelope: Envelope, super_id: str) -> Entry | None:
         placement=Placement(
             placements=placements,
             slice_size=slice_size,
-            hard=hard_of(slices, slice_size),
-            devices=devices_of(slices, slice_size),
+            hard=hard_of(allowed),
+            devices=allowed.get(DEVICES, ""),
         ),
         uid=envelope.uid,
-        byte_limit=byte_limit_of(slices, slice_size),
+        byte_limit=byte_limit_of(allowed),
         clearing=super_id in placement.status.clearing
         and names.clear_finalizer(super_id) in envelope.finalizers
         and holding is Holding.PLACED,

@@ -272,10 +272,46 @@ def test_node_ports_are_limited_by_slices_and_a_service_above_the_limit_gets_an_
         assert "exceeded quota" in event["message"]
         assert "remove another Service, or have the namespace hold more slices" in event["message"]
         space.apply(quota({"cpu": "2", "memory": "2Gi"}))
-        for super_id in ("r1", "r2"):
-            eventually(lambda super_id=super_id: _used(space, super_id, NODE_PORTS)[1] == str(2 * room))
+        # Four slices have 15 together: 3.75 each.
+        eventually(lambda: [_used(space, each, NODE_PORTS)[1] for each in ("r1", "r2")] == ["8", "7"])
         space.kubectl("annotate", "service", "more", "looked-at=again")
         eventually(lambda: all(space.there(super_id, "services", "more") for super_id in ("r1", "r2")))
+
+
+BALANCERS = "services.loadbalancers"
+
+
+def test_tiny_slices_give_a_namespace_no_more_objects_and_pods(pool: Pool) -> None:
+    """A tenant chooses the size of its slices. Each once had one Pod and one of each object at least."""
+    with pool.space(slice_size={"cpu": "2m", "memory": "2Mi"}) as tiny:
+
+        def allowed(name: str) -> int:
+            return sum(int(_hard(tiny, super_id)[name]) for super_id in ("r1", "r2"))
+
+        eventually(
+            lambda: (allowed(NODE_PORTS), allowed(BALANCERS)) == (8, 2)
+        )  # as two slices of pool.space()
+        # A Pod for each slice. As many small ones became one as have a Pod by their share of the pool.
+        eventually(lambda: 8 <= sum(tiny.placements().values()) == allowed("pods") <= 12)
+        tiny.apply(pod("web"))
+        tiny.running("web")
+
+
+def test_a_service_is_refused_where_its_namespace_has_no_load_balancer(pool: Pool) -> None:
+    """A namespace that has one in all has it on one super cluster."""
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+    small = {"cpu": "110m", "memory": "220Mi"}
+    with pool.space(hard={"cpu": "220m", "memory": "440Mi"}, slice_size=small) as space:
+        eventually(lambda: [_hard(space, each)[BALANCERS] for each in ("r1", "r2")] == ["1", "0"])
+        space.apply(service)
+        eventually(lambda: space.there("r1", "services", "web"))
+        (event,) = eventually(lambda: space.events("web", "FailedCreate")[:1])
+        assert (
+            "services.loadbalancers=1, used: services.loadbalancers=0, limited: services.loadbalancers=0"
+            in event["message"]
+        )
+        assert space.there("r2", "services", "web") is None
 
 
 def test_bytes_are_limited_by_slices_and_an_object_above_the_limit_gets_an_event(pool: Pool) -> None:
@@ -325,3 +361,11 @@ def _used(space: Space, super_id: str, resource: str) -> tuple[str, str]:
     """Return the used and the hard amount of a resource, from the super cluster's ResourceQuota."""
     status = (space.there(super_id, "resourcequotas", names.SUPER_QUOTA_NAME) or {})["status"]
     return status["used"][resource], status["hard"][resource]
+
+
+def _hard(space: Space, super_id: str) -> dict[str, str]:
+    """Return what the super cluster's ResourceQuota limits."""
+    found = space.there(super_id, "resourcequotas", names.SUPER_QUOTA_NAME)
+    assert found is not None
+    hard: dict[str, str] = found["spec"]["hard"]
+    return hard

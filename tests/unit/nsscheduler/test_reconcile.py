@@ -645,13 +645,68 @@ def test_a_tenant_cannot_set_the_pods_of_a_slice(stage):
 
 
 def test_tiny_slices_get_no_more_pods_than_the_tenants_cap_allows():
-    stage = Stage(quota={"cpu": "200m", "memory": "200Mi"})
+    stage = Stage(quota={"cpu": "200m", "memory": "200Mi", "pods": "13"})
     stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
     stage.annotate('{"cpu":"1m","memory":"1Mi"}')
     stage.tenant.hards = [SMALL]
     plan = stage.turn()
-    assert (slots(stage), stage.placements()) == ("1", {"r1": 26})
-    assert "the tenant's quota: pods 200 asked, 26 left to this namespace" in plan.message
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 13})
+    assert "the tenant's quota: pods 20 asked, 13 left to this namespace" in plan.message
+
+
+@pytest.mark.parametrize("own", [None, {"cpu": "200m", "memory": "200Mi", "pods": "20"}])
+def test_tiny_slices_are_enlarged_until_each_has_a_pod(own):
+    stage = Stage(**({} if own is None else {"slice_size": own}))
+    stage.views = {
+        "r1": view("r1", memory="1000Mi", pods="100"),
+        "r2": view("r2", memory="1000Mi", pods="100"),
+    }
+    stage.annotate('{"cpu":"1m","memory":"1Mi"}')
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    entry = stage.meta.entry()
+    assert entry is not None
+    assert (entry.spec.slice_size["cpu"], entry.spec.slice_size["memory"]) == ("10m", "10Mi")
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 10, "r2": 10})
+    before = len(writes(stage))
+    stage.turn()
+    assert len(writes(stage)) == before
+
+
+def test_the_slices_of_an_older_version_are_enlarged_where_they_are():
+    """They had a Pod each, however small, and each of all objects."""
+    stage = Stage()
+    stage.tenant.hards = [SMALL]
+    stage.annotate('{"cpu":"1m","memory":"1Mi"}')
+    stage.turn()
+    old = {"cpu": "1m", "memory": "1Mi", "pods": "1", "services.loadbalancers": "1"}
+    assert stage.placements() == {"r1": 100, "r2": 100}
+    stage.meta.patch(NAMESPACE, {"spec": {"sliceSize": old}})
+    stage.meta.patch(NAMESPACE, {"status": {"sliceSize": old}}, status=True)
+    stage.views = {
+        "r1": view("r1", memory="1000Mi", pods="100"),
+        "r2": view("r2", memory="1000Mi", pods="100"),
+    }
+    stage.turn()
+    entry = stage.meta.entry()
+    assert entry is not None
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 10, "r2": 10})
+    assert {super_id: dict(left) for super_id, left in entry.status.clearing.items()} == {
+        "r1": {"pods": "90"},
+        "r2": {"pods": "90"},
+    }
+
+
+def test_the_size_of_slices_is_kept_while_the_pool_is_not_healthy():
+    stage = Stage()
+    stage.tenant.hards = [SMALL]
+    stage.annotate('{"cpu":"1m","memory":"1Mi"}')
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
+    stage.turn()
+    assert stage.placements() == {"r1": 20}
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="10", health=Health.SUSPECT)}
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 20})
 
 
 def test_slices_that_kept_their_pods_leave_room_for_the_rest_of_the_cap():
@@ -673,7 +728,7 @@ def test_the_operators_cap_may_name_pods():
     assert stage.placements() == {"r1": 2}
 
 
-def test_objects_of_a_slice_are_limited_and_not_distributed():
+def test_slices_stand_for_parts_of_the_objects_of_their_namespace():
     stage = Stage(
         slice_size={"cpu": "200m", "memory": "200Mi", "services.nodeports": "8", "services": "1k", "gpu": "1"}
     )
@@ -687,13 +742,13 @@ def test_objects_of_a_slice_are_limited_and_not_distributed():
         "services": "500",
         "services.nodeports": "4",
         # What no operator's slice names is bounded as usual.
-        "services.loadbalancers": "1",
-        "object-bytes": "624231",
-        "persistentvolumeclaims": "1",
+        "services.loadbalancers": "500m",
+        "object-bytes": "624230500m",
+        "persistentvolumeclaims": "500m",
         "requests.storage": "3810Mi",
-        "count/resourceclaims.resource.k8s.io": "1",
-        "count/volumesnapshots.snapshot.storage.k8s.io": "1",
-        "devices": "1",
+        "count/resourceclaims.resource.k8s.io": "500m",
+        "count/volumesnapshots.snapshot.storage.k8s.io": "500m",
+        "devices": "500m",
     }
     assert stage.placements() == {"r1": 1, "r2": 1}
     assert writes(stage)

@@ -4,17 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.scheduling.resources import show
+from vcsync.scheduling.resources import show, times
 from vcsync.scheduling.slices import (
     MAX_SLICES,
     InvalidQuota,
     InvalidSlice,
+    enlargement,
     proportional_pods,
     quota_from_hards,
     slice_count,
     slice_from_annotation,
-    slice_objects,
     slice_pods,
+    slices_for,
+    whole_pods,
 )
 
 MI = 1024 * 1024 * 1000  # thousandths of bytes in a MiB
@@ -209,6 +211,65 @@ def test_a_slice_keeps_its_number_of_pods_within_a_quarter(kept, pods):
     assert slice_pods(size, WHOLE, kept and kept * 1000) == {"pods": pods * 1000}
 
 
+QUOTA = {"cpu": 8000, "memory": 16384 * MI}
+POOL = {"cpu": 64_000, "memory": 64 * 4096 * MI, "pods": 736_000}
+
+
+def pods_of(quota, size, operators, whole, present=None):
+    """Return how many slices a namespace has, and the Pods of all of them."""
+    size = times(size, enlargement(quota, size, operators, whole, present))
+    slices = slices_for(quota, size)
+    most = whole_pods(quota, operators, whole)
+    assert most is not None
+    return slices, slices * slice_pods(size, whole, most=most // slices)["pods"] // 1000
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        pytest.param({"cpu": 2000, "memory": 4096 * MI}, (4, 68), id="the operator's size"),
+        pytest.param({"cpu": 500, "memory": 1024 * MI}, (16, 64), id="a quarter of it"),
+        pytest.param({"cpu": 8, "memory": 17_179_870_000}, (67, 67), id="a thousand tiny ones"),
+        pytest.param({"cpu": 8, "memory": 16384 * MI}, (67, 67), id="tiny in one dimension"),
+        pytest.param({"cpu": 8000, "memory": 16384 * MI}, (1, 68), id="one"),
+    ],
+)
+def test_small_slices_have_no_more_pods_than_those_of_the_operators_size(size, found):
+    assert pods_of(QUOTA, size, DEFAULT, POOL) == found
+
+
+def test_slices_that_make_one_stay_while_the_pods_of_the_pool_change_little():
+    size = {"cpu": 100, "memory": 200 * MI}
+    factors = []
+    present = None
+    for pods in (736_000, 700_000, 1_000_000, 1_200_000, 900_000, 700_000, 600_000):
+        factors.append(enlargement(QUOTA, size, DEFAULT, POOL | {"pods": pods}, present))
+        present = times(size, factors[-1])
+    assert factors == [2, 2, 2, 1, 1, 1, 2]
+
+
+def test_a_present_slice_of_another_size_has_no_say():
+    size = {"cpu": 10, "memory": 20 * MI}
+    first = enlargement(QUOTA, size, DEFAULT, POOL)
+    for present in ({"cpu": 20, "memory": 30 * MI}, {"cpu": 15, "memory": 30 * MI}, {"cpu": 20}):
+        assert enlargement(QUOTA, size, DEFAULT, POOL, present) == first
+
+
+@given(
+    st.integers(1, 10**6),
+    st.integers(1, 10**12),
+    st.integers(1, 10**6),
+    st.integers(1, 10**12),
+    st.integers(1, 10**5),
+)
+def test_no_size_of_slices_gives_a_namespace_more_pods(cpu, memory, small_cpu, small_memory, pods):
+    quota, whole = {"cpu": cpu, "memory": memory}, POOL | {"pods": pods * 1000}
+    most = whole_pods(quota, DEFAULT, whole)
+    assert most is not None
+    slices, found = pods_of(quota, {"cpu": small_cpu, "memory": small_memory}, DEFAULT, whole)
+    assert 1 <= slices <= found <= most // 1000
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 100), st.integers(1, 100)), min_size=1, max_size=20),
     st.integers(1, 500),
@@ -218,25 +279,3 @@ def test_all_parts_of_a_whole_have_no_more_pods_than_the_whole(parts, pods):
     whole = {"cpu": cpu, "memory": memory, "pods": pods * 1000}
     assert sum(proportional_pods({"cpu": each[0], "memory": each[1]}, whole) for each in parts) <= pods * 1000
     assert proportional_pods(whole, whole) == pods * 1000
-
-
-@pytest.mark.parametrize(
-    ("size", "ports"),
-    [
-        pytest.param({"cpu": 2000, "memory": 4096 * MI}, 20, id="the slice that says so"),
-        pytest.param({"cpu": 4000, "memory": 8192 * MI}, 40, id="twice as large"),
-        pytest.param({"cpu": 500, "memory": 512 * MI}, 4, id="part of one, rounded up"),
-        pytest.param({"cpu": 1, "memory": 1}, 1, id="never none"),
-    ],
-)
-def test_objects_are_in_proportion_to_the_size_of_a_slice(size, ports):
-    assert slice_objects(size, DEFAULT | {"services.nodeports": 20_000}) == {
-        "services.nodeports": ports * 1000
-    }
-
-
-def test_the_tenants_own_slice_takes_precedence_for_objects():
-    own = {"cpu": 1000, "memory": 2048 * MI, "services": 7000}
-    common = DEFAULT | {"services": 100_000, "secrets": 10_000, "gpu": 1000}
-    assert slice_objects(DEFAULT, own, common) == {"services": 14_000, "secrets": 10_000}
-    assert slice_objects(DEFAULT, DEFAULT) == {}

@@ -12,8 +12,8 @@ from vcsync.objects.envelope import Envelope, parse
 from vcsync.syncer.ledger import (
     Holding,
     Ledger,
+    allowed_on,
     byte_limit_of,
-    devices_of,
     entry_of,
     hard_of,
     holds,
@@ -101,12 +101,33 @@ def test_freed_amounts_count_as_distributed_until_they_are_cleared() -> None:
 
 
 def test_slices_of_thousandths_add_up_exactly() -> None:
-    assert hard_of(3, {"cpu": "333m"}) == {"requests.cpu": "999m"}
+    assert hard_of(allowed_on("r1", {"r1": 3}, 0, {"cpu": "333m"})) == {"requests.cpu": "999m"}
 
 
 def test_the_quota_in_the_super_cluster_limits_pods_and_other_objects() -> None:
     size = {"cpu": "1", "pods": "14", "services.nodeports": "20"}
-    assert hard_of(3, size) == {"requests.cpu": "3", "pods": "42", "services.nodeports": "60"}
+    wanted = {"requests.cpu": "3", "pods": "42", "services.nodeports": "60"}
+    assert hard_of(allowed_on("r1", {"r1": 3}, 0, size)) == wanted
+    assert hard_of(allowed_on("r1", {"r1": 3, "r2": 4}, 5, size)) == wanted
+
+
+def test_super_clusters_share_the_objects_of_slices_that_stand_for_less_than_one() -> None:
+    """Each slice once gave one of each, however small it was: 500 load balancers here and 500 there."""
+    size = {"cpu": "8m", "services.loadbalancers": "5m", "requests.storage": "1717987m", "devices": "2m"}
+    placements = {"r1": 500, "r2": 490}
+    first, second = (allowed_on(each, placements, 10, size) for each in placements)
+    assert hard_of(first) == {
+        "requests.cpu": "4",
+        "services.loadbalancers": "3",
+        "requests.storage": "858994",
+    }
+    assert hard_of(second) == {
+        "requests.cpu": "3920m",
+        "services.loadbalancers": "2",
+        "requests.storage": "841814",
+    }
+    assert (first["devices"], second["devices"]) == ("1", "1")
+    assert allowed_on("r3", placements, 10, size)["services.loadbalancers"] == "0"
 
 
 def test_tenant_and_namespace_are_those_of_the_placements_metadata() -> None:
@@ -140,17 +161,21 @@ def test_an_unreadable_placement_changes_nothing() -> None:
 
 def test_bytes_of_slices_are_not_in_the_quota() -> None:
     size = {"cpu": "1", "object-bytes": "8Mi"}
-    assert hard_of(3, size) == {"requests.cpu": "3"}
-    assert byte_limit_of(3, size) == 24 << 20
-    assert byte_limit_of(1, {"object-bytes": "4Ki"}) == LEAST_BYTES
-    assert byte_limit_of(1, {"cpu": "1"}) is None
+    allowed = allowed_on("r1", {"r1": 3}, 0, size)
+    assert hard_of(allowed) == {"requests.cpu": "3"}
+    assert byte_limit_of(allowed) == 24 << 20
+    assert byte_limit_of({"object-bytes": "4Ki"}) == LEAST_BYTES
+    assert byte_limit_of({"cpu": "1"}) is None
 
 
 def test_devices_of_slices_are_in_the_quota_by_class_only() -> None:
     size = {"cpu": "1", "devices": "4"}
-    assert hard_of(3, size) == {"requests.cpu": "3"}
-    assert devices_of(3, size) == "12"
-    assert not devices_of(3, {"cpu": "1"})
+    found = entry_of(placement({"r1": 3}, DRAIN, sliceSize=size), "r1")
+    assert found is not None
+    assert (found.placement.hard, found.placement.devices) == ({"requests.cpu": "3"}, "12")
+    without = entry_of(placement({"r1": 3}, DRAIN, sliceSize={"cpu": "1"}), "r1")
+    assert without is not None
+    assert not without.placement.devices
 
 
 def test_a_tenants_byte_limit_is_the_sum_of_its_namespaces() -> None:

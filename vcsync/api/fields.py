@@ -117,6 +117,10 @@ HostPattern = Annotated[str, Meta(pattern=rf"^(\*\.)?{_HOST_PART}(\.{_HOST_PART}
 """A DNS name, or all names below one as `*.name`. `{tenant}` stands for the name of the tenant."""
 AnnotationPattern = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]*\*?$", max_length=317)]
 """Key of an annotation, or the beginning of keys, followed by `*`."""
+BalancerClass = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$", max_length=317)]
+"""A class of load balancers, with or without a domain (core/v1 `ServiceSpec.loadBalancerClass`)."""
+SysctlPattern = Annotated[str, Meta(pattern=r"^[a-z0-9][-a-z0-9_./]*\*?$", max_length=253)]
+"""Name of a sysctl, or the beginning of names, followed by `*`, as the kubelet's `allowedUnsafeSysctls` has them."""
 Uid = Annotated[str, Meta(max_length=128)]
 Reason = Annotated[str, Meta(max_length=256)]
 Message = Annotated[str, Meta(max_length=32768)]

@@ -17,6 +17,7 @@ from vcsync.api.fields import (
     MAX_SUPER_CLUSTERS,
     Amounts,
     AnnotationPattern,
+    BalancerClass,
     DnsLabel,
     Host,
     HostPattern,
@@ -37,6 +38,7 @@ from vcsync.api.fields import (
     Slices,
     SlicesBySuper,
     SuperId,
+    SysctlPattern,
     Time,
     Uid,
     about,
@@ -478,6 +480,22 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
             "Empty: any registry."
         ),
     ] = ()
+    image_pull: Annotated[
+        Literal["AsWritten", "Always"],
+        about(
+            "Always: containers and image volumes have the pull policy Always in super clusters, so that a registry checks the "
+            "Pod's credentials at each start. AsWritten: they have the tenant's, and the kubelet decides who may use an image "
+            "that a node has (imagePullCredentialsVerificationPolicy). Use Always with kubelets before 1.35."
+        ),
+    ] = "AsWritten"
+    sysctls: Annotated[
+        tuple[SysctlPattern, ...],
+        Meta(max_length=64),
+        about(
+            "Sysctls that Pods may set in addition to those of Pod Security Standard baseline: names, or beginnings of names "
+            "followed by *. The kubelets must allow them, too."
+        ),
+    ] = ()
 
 
 class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -488,6 +506,21 @@ class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     load_balancer_ip: Annotated[
         Permission, about("spec.loadBalancerIP. The address may belong to somebody else.")
     ] = msgspec.field(default="Refuse", name="loadBalancerIP")
+    load_balancer_classes: Annotated[
+        tuple[BalancerClass, ...],
+        Meta(max_length=64),
+        about(
+            "Classes that spec.loadBalancerClass may name. Others may be meant for the operator's own Services. Empty: none; "
+            "Services without a class use the default load balancer."
+        ),
+    ] = ()
+    external_backends: Annotated[
+        Permission,
+        about(
+            "Services of type LoadBalancer or NodePort without selector. They lead traffic from outside to any address that "
+            "the tenant writes into Endpoints and EndpointSlices."
+        ),
+    ] = "Refuse"
 
 
 class IngressPolicy(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -193,6 +193,48 @@ def test_endpoints_lead_to_no_pod_of_others(mine: Space, victim: Space, attack: 
         assert found == []
 
 
+OUTSIDE = [
+    (kind, way, make)
+    for kind in ("LoadBalancer", "NodePort")
+    for way in ("from the start", "later")
+    for make in (endpoints, endpoint_slice)
+]
+
+
+@pytest.mark.parametrize(("kind", "way", "make"), OUTSIDE)
+def test_traffic_from_outside_reaches_no_pod_of_others(
+    mine: Space, victim: Space, kind: str, way: str, make: Any
+) -> None:
+    """A node forwards traffic from outside to any address, and policies that admit nodes let it pass (CVE-2021-25740)."""
+    name = slug(f"{kind} {way} {make.__name__.replace('_', '-')}")
+    body = service(name, selects=False)
+    if way == "later":
+        mine.apply(body, make(name, victim))
+        eventually(lambda: mine.there("r1", "services", name))
+    body["spec"]["type"] = kind
+    mine.apply(body, make(name, victim))
+    (event,) = eventually(lambda: mine.events(name, "PolicyRefused")[:1])
+    assert f"spec.type {kind} without spec.selector is not allowed here" in event["message"]
+    later_writes_arrive(mine, name)
+    for super_id in mine.pool.supers:
+        found = mine.there(super_id, "services", name)
+        assert found is None or found["spec"]["type"] == "ClusterIP"
+
+
+def test_a_load_balancer_of_the_operators_class_is_not_for_tenants(mine: Space) -> None:
+    body = service("internal", selects=True)
+    body["spec"] |= {"type": "LoadBalancer", "loadBalancerClass": "example.com/internal"}
+    mine.apply(body)
+    (event,) = eventually(lambda: mine.events("internal", "ClassNotOffered")[:1])
+    assert "spec.loadBalancerClass example.com/internal is not offered to tenants here" in event["message"]
+    assert all(mine.there(super_id, "services", "internal") is None for super_id in mine.pool.supers)
+    with mine.pool.configured("acme", servicePolicy={"loadBalancerClasses": ["example.com/internal"]}):
+        mine.kubectl("annotate", "service", "internal", "looked-at=again")
+        for super_id in mine.pool.supers:
+            found = eventually(lambda super_id=super_id: mine.there(super_id, "services", "internal"))
+            assert found["spec"]["loadBalancerClass"] == "example.com/internal"
+
+
 # --- Volumes: a copy has data of its own tenant only
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -283,6 +284,40 @@ def test_the_operator_may_allow_such_fields(pool: Pool, space: Space) -> None:
         placed = space.running("placed")
         assert super_of(placed) == "r1"
         assert (space.there("r1", "pods", "placed") or {})["spec"]["nodeName"] == node
+
+
+def test_sysctls_beyond_baseline_need_the_operators_permission(pool: Pool, space: Space) -> None:
+    def tuned(sysctl: str) -> Json:
+        security = {"sysctls": [{"name": sysctl, "value": "1024"}]}
+        return pod(f"tuned-{sysctl.rpartition('.')[2].replace('_', '-')}", on="r1", securityContext=security)
+
+    space.apply(tuned("net.ipv4.ip_unprivileged_port_start"), tuned("net.core.somaxconn"))
+    refused = eventually(lambda: _refusal(space, "tuned-somaxconn"))
+    assert "spec.securityContext.sysctls[0]: net.core.somaxconn is not allowed here" in refused["message"]
+    assert space.there("r1", "pods", "tuned-somaxconn") is None
+    eventually(lambda: space.there("r1", "pods", "tuned-ip-unprivileged-port-start"))
+    with pool.configured("acme", podPolicy={"sysctls": ["net.core.*"]}):
+        eventually(lambda: space.there("r1", "pods", "tuned-somaxconn"))
+
+
+def test_a_registry_is_asked_at_each_start_where_the_operator_says_so(pool: Pool, space: Space) -> None:
+    """A node may have another tenant's private image, which starts without its credentials otherwise."""
+    written = container(imagePullPolicy="Never")
+    with pool.configured("acme", podPolicy={"imagePull": "Always"}):
+        space.apply(pod("thief", on="r1", containers=[written]))
+        standing = eventually(lambda: space.there("r1", "pods", "thief"))
+        assert standing["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+        debugger = {"name": "debugger", "image": written["image"], "imagePullPolicy": "Never"}
+        patch = json.dumps({"spec": {"ephemeralContainers": [debugger]}})
+        space.kubectl("patch", "pod", "thief", "--subresource=ephemeralcontainers", "-p", patch)
+
+        def added() -> Any:
+            found = space.there("r1", "pods", "thief") or {"spec": {}}
+            return found["spec"].get("ephemeralContainers")
+
+        (found,) = eventually(added)
+        assert found["imagePullPolicy"] == "Always"
+    assert (space.get("pods", "thief") or {})["spec"]["containers"][0]["imagePullPolicy"] == "Never"
 
 
 def test_pods_may_only_tolerate_taints_that_the_operator_names(pool: Pool, space: Space) -> None:

@@ -260,7 +260,11 @@ def test_node_ports_are_limited_by_slices_and_a_service_above_the_limit_gets_an_
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": name},
-            "spec": {"type": "NodePort", "ports": [{"name": f"p{n}", "port": 80 + n} for n in range(ports)]},
+            "spec": {
+                "type": "NodePort",
+                "selector": {"app": name},
+                "ports": [{"name": f"p{n}", "port": 80 + n} for n in range(ports)],
+            },
         }
 
     with pool.space() as space:
@@ -299,7 +303,7 @@ def test_tiny_slices_give_a_namespace_no_more_objects_and_pods(pool: Pool) -> No
 
 def test_a_service_is_refused_where_its_namespace_has_no_load_balancer(pool: Pool) -> None:
     """A namespace that has one in all has it on one super cluster."""
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
     small = {"cpu": "110m", "memory": "220Mi"}
     with pool.space(hard={"cpu": "220m", "memory": "440Mi"}, slice_size=small) as space:

@@ -34,12 +34,10 @@ from vcsync.syncer.kinds.plan import (
     View,
     Wait,
 )
-from vcsync.syncer.kinds.service import is_external
+from vcsync.syncer.kinds.service import CLASS_NOT_OFFERED, is_external
 
 HOST_TAKEN = "HostTaken"
 """Event reason: a host belongs to another tenant or to the operator."""
-CLASS_NOT_OFFERED = "ClassNotOffered"
-"""Event reason: the operator of the super cluster does not publish the class that the Ingress names."""
 ANNOTATIONS_LEFT_OUT = "AnnotationsLeftOut"
 """Event reason: annotations are not copied, since the operator's policy does not name them."""
 _COPIED = ("defaultBackend", "rules", "tls")

@@ -26,6 +26,8 @@ MAX_NAMESERVERS: Final = 3
 QUOTA_RESOURCES: Final = ("cpu", "memory")
 """Resources that the super namespace's ResourceQuota limits, so that every container must request them."""
 _ZERO: Final = "0"
+ALWAYS: Final = "Always"
+"""The pull policy by which a kubelet asks the registry at each start of a container."""
 
 Json = dict[str, Any]
 
@@ -214,6 +216,8 @@ def _convert_volumes(
             _rename_root_ca(config_map)
         elif (downward := volume.get("downwardAPI")) is not None:
             _convert_items(downward, v, context, annotations)
+        elif (image := volume.get("image")) is not None and context.policy.image_pull == ALWAYS:
+            image["pullPolicy"] = ALWAYS
         elif volume.get("ephemeral") is not None:
             # The tenant's claim is synced like any other. The super cluster's controller would make one of any class.
             volume["persistentVolumeClaim"] = {"claimName": claim_name(v.name, volume)}
@@ -265,7 +269,9 @@ def _convert_items(downward: Json, v: Envelope, context: TenantContext, annotati
 def convert_container(
     container: Json, v: Envelope, context: TenantContext, *, ephemeral: bool = False
 ) -> None:
-    """Convert one container in place: API endpoint, downward API, root CA and resource requests."""
+    """Convert one container in place: API endpoint, downward API, root CA, pull policy and resource requests."""
+    if context.policy.image_pull == ALWAYS:
+        container["imagePullPolicy"] = ALWAYS
     env: list[Json] = container.get("env") or []
     container["env"] = _convert_env(env, v, context)
     for source in container.get("envFrom") or ():

@@ -36,6 +36,24 @@ SAFE_SELINUX_TYPES: Final = frozenset(
 )
 """The SELinux types that "baseline" allows. Other types may be unconfined."""
 
+SAFE_SYSCTLS: Final = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+"""The sysctls that "baseline" allows. Kubelets may allow others for the operator's own Pods."""
+
 UNCONFINED: Final = "Unconfined"
 
 _HANDLED: Final = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -73,6 +91,8 @@ def refusals(spec: Spec, policy: PodPolicy) -> Iterator[str]:
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         if refusal := toleration_refusal(toleration, f"spec.tolerations[{index}]", policy):
             yield refusal
+    if policy.privileged != "Allow":
+        yield from _sysctls(spec, policy)
     for each in images.outside(spec, {}, policy.image_registries):
         yield _of_registry(each, policy)
     yield from _unsupported(spec)
@@ -212,6 +232,18 @@ def _unconfined(security: Spec | None, path: str) -> Iterator[str]:
     for field in ("user", "role"):
         if options.get(field):
             yield f"{path}.seLinuxOptions.{field} is not allowed here; remove it"
+
+
+def _sysctls(spec: Spec, policy: PodPolicy) -> Iterator[str]:
+    for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        name = sysctl.get("name") or ""
+        if name in SAFE_SYSCTLS or any(_matches(name, pattern) for pattern in policy.sysctls):
+            continue
+        yield f"spec.securityContext.sysctls[{index}]: {name} is not allowed here; remove it, or ask the operator"
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def _node_name(spec: Spec) -> Iterator[str]:

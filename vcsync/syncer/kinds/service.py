@@ -35,6 +35,8 @@ HEADLESS: Final = "None"
 EXTERNAL_NAME: Final = "ExternalName"
 LOAD_BALANCER: Final = "LoadBalancer"
 NODE_PORT: Final = "NodePort"
+CLASS_NOT_OFFERED: Final = "ClassNotOffered"
+"""Event reason: the operator does not offer the class of load balancers or ingress controllers that an object names."""
 
 _ALLOCATED: Final = ("clusterIP", "clusterIPs", "healthCheckNodePort", "ipFamilies", "ipFamilyPolicy")
 """Fields of spec that the super cluster sets, or that each super cluster must be asked for in its own way."""
@@ -125,8 +127,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return _create(v, spec, context, view)
     if (unsettled := metadata.settle_identity(SERVICES, v, p, context)) is not None:
         return unsettled
-    if (reason := _refusal(spec, context)) is not None:
-        return _refuse(v, reason)
+    if (refused := _refused(v, spec, context)) is not None:
+        return refused
     if (refused := _leads_elsewhere(v, spec, context, view)) is not None:
         return refused
     actual: dict[str, Any] = untyped(p.spec)
@@ -163,6 +165,24 @@ def is_name_server(v: Envelope) -> bool:
     return (v.namespace, v.name) == (names.TENANT_DNS_NAMESPACE, names.TENANT_DNS_SERVICE)
 
 
+def _refused(v: Envelope, spec: Mapping[str, Any], context: TenantContext) -> Plan | None:
+    """Refuse a Service that would use what may belong to others; None if it does not."""
+    if (reason := _refusal(spec, context)) is not None:
+        return _refuse(v, reason)
+    wanted = spec.get("loadBalancerClass")
+    if spec.get("type") != LOAD_BALANCER or not wanted:
+        return None
+    offered = context.service_policy.load_balancer_classes
+    if wanted in offered:
+        return None
+    remedy = f"use {', '.join(offered)}, or leave it out" if offered else "leave it out"
+    reason = (
+        f"spec.loadBalancerClass {wanted} is not offered to tenants here: {remedy} for the default load balancer, "
+        "or ask the operator"
+    )
+    return _refuse(v, reason, event=CLASS_NOT_OFFERED)
+
+
 def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
     """Return why a Service is refused, since it uses addresses that may belong to others, and the remedy; None if not."""
     if spec.get("externalIPs"):
@@ -175,6 +195,11 @@ def _refusal(spec: Mapping[str, Any], context: TenantContext) -> str | None:
         kind == NODE_PORT and policy.node_port != "Allow"
     ):
         return f"spec.type {kind} is not allowed here: use ClusterIP, or ask the operator"
+    if kind in (LOAD_BALANCER, NODE_PORT) and is_external(spec) and policy.external_backends != "Allow":
+        return (
+            f"spec.type {kind} without spec.selector is not allowed here: nodes would forward traffic to any address; set "
+            "spec.selector, use ClusterIP, or ask the operator"
+        )
     if spec.get("loadBalancerIP") and policy.load_balancer_ip != "Allow":
         return (
             "spec.loadBalancerIP is not allowed here: the address may be meant for others; remove it, or ask the "
@@ -201,9 +226,11 @@ def is_external(spec: Mapping[str, Any]) -> bool:
     return spec.get("type") == EXTERNAL_NAME or not spec.get("selector")
 
 
-def _refuse(v: Envelope, reason: str, *, after: float | None = None) -> Plan:
+def _refuse(
+    v: Envelope, reason: str, *, after: float | None = None, event: str = metadata.POLICY_REFUSED
+) -> Plan:
     return Plan(
-        (Notify("Warning", metadata.POLICY_REFUSED, reason),),
+        (Notify("Warning", event, reason),),
         Wait(f"Service {v.name}: {reason.partition(':')[0]}", after=after),
     )
 
@@ -211,8 +238,8 @@ def _refuse(v: Envelope, reason: str, *, after: float | None = None) -> Plan:
 def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: View) -> Plan:
     if v.deleting:
         return EMPTY
-    if (reason := _refusal(spec, context)) is not None:
-        return _refuse(v, reason)
+    if (refused := _refused(v, spec, context)) is not None:
+        return refused
     if (refused := _leads_elsewhere(v, spec, context, view)) is not None:
         return refused
     if (wait := metadata.super_namespace_wait(v, context, view)) is not None:

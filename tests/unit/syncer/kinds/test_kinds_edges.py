@@ -225,7 +225,10 @@ def test_a_moved_port_keeps_its_node_port_in_the_super_cluster(bench: Bench) -> 
     bench.put(
         "tenant",
         SERVICES,
-        {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"name": "a", "port": 80}]}},
+        {
+            "metadata": {"name": "web"},
+            "spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"name": "a", "port": 80}]},
+        },
     )
     bench.settle("services", "shop", "web")
     bench.edit(

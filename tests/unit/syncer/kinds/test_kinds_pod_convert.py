@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from kinds_bench import CONTEXT, KEY, NODE, Bench, super_ns
 
 from vcsync.api import names
+from vcsync.apiserver.admission.pod_standards import pod_checks
+from vcsync.apiserver.admission.pod_standards.pod_checks import findings
 from vcsync.kube.resources import NODES
 from vcsync.objects.envelope import parse
 from vcsync.syncer.kinds import pod_convert, pod_downward, pod_policy
@@ -643,9 +645,7 @@ def test_dns_policies(spec: Json, labels: dict[str, str], context: TenantContext
 
 # --- Policy ---
 
-PERMISSIONS = [
-    name for name in PodPolicy.__struct_fields__ if name not in ("tolerations", "image_registries")
-]
+PERMISSIONS = [name for name in PodPolicy.__struct_fields__ if getattr(PodPolicy(), name) == "Refuse"]
 ALLOW_ALL = PodPolicy(**dict.fromkeys(PERMISSIONS, "Allow"))
 
 HOSTILE: list[tuple[str, Json, str]] = [
@@ -792,6 +792,61 @@ BY_CLASS = "deviceclass.resource.kubernetes.io/"
 def test_unsupported_fields_are_refused_under_any_policy(spec: Json, path: str) -> None:
     (reason,) = pod_policy.refusals(spec, ALLOW_ALL)
     assert reason.startswith(path)
+
+
+def sysctls(*found: str) -> Json:
+    return {"securityContext": {"sysctls": [{"name": name, "value": "1"} for name in found]}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "name", "refused"),
+    [
+        (PodPolicy(), "net.core.somaxconn", True),
+        (PodPolicy(), "kernel.msgmax", True),
+        (PodPolicy(), "net/ipv4/tcp_syncookies", True),
+        (PodPolicy(), "net.ipv4.tcp_syncookies", False),
+        (PodPolicy(sysctls=("net.core.somaxconn",)), "net.core.somaxconn", False),
+        (PodPolicy(sysctls=("net.core.somaxconn",)), "net.core.somaxconn2", True),
+        (PodPolicy(sysctls=("kernel.msg*", "net.core.*")), "net.core.rmem_max", False),
+        (PodPolicy(sysctls=("kernel.msg*",)), "kernel.sem", True),
+        (PodPolicy(privileged="Allow"), "kernel.sem", False),
+    ],
+)
+def test_sysctls_beyond_baseline_need_the_operators_permission(
+    policy: PodPolicy, name: str, refused: bool
+) -> None:
+    found = list(pod_policy.refusals(sysctls("kernel.shm_rmid_forced", name), policy))
+    assert [each.partition(":")[0] for each in found] == ["spec.securityContext.sysctls[1]"] * refused
+
+
+def test_the_safe_sysctls_are_those_of_the_standard_as_the_api_server_has_it() -> None:
+    safe = sysctls(*pod_policy.SAFE_SYSCTLS)
+    assert not findings(restricted=False, minor=36, metadata={}, spec=safe)
+    assert findings(restricted=False, minor=36, metadata={}, spec=sysctls("net.core.somaxconn"))
+    assert pod_policy.SAFE_SYSCTLS == pod_checks._SYSCTLS_32
+
+
+@pytest.mark.parametrize("policy", ["Always", "AsWritten"])
+def test_the_operator_may_have_the_registry_asked_at_each_start(policy: Any) -> None:
+    """A node may have another tenant's private image, which starts without its credentials otherwise."""
+    context = msgspec.structs.replace(CONTEXT, policy=PodPolicy(image_pull=policy))
+    volumes = [
+        {"name": "a", "image": {"reference": "i", "pullPolicy": "Never"}},
+        {"name": "b", "emptyDir": {}},
+    ]
+    written = {"name": "c", "image": "i", "imagePullPolicy": "IfNotPresent"}
+    spec = converted(
+        {"containers": [written], "initContainers": [{**written, "name": "d"}], "volumes": volumes},
+        context=context,
+    )
+    always = policy == "Always"
+    found = [each["imagePullPolicy"] for each in (*spec["containers"], *spec["initContainers"])]
+    assert found == ["Always" if always else "IfNotPresent"] * 2
+    assert spec["volumes"][0]["image"]["pullPolicy"] == ("Always" if always else "Never")
+    ephemeral: Json = {"name": "e", "image": "i", "imagePullPolicy": "Never"}
+    v = parse(b'{"metadata": {"name": "web-0", "namespace": "shop"}}')
+    pod_convert.convert_container(ephemeral, v, context, ephemeral=True)
+    assert ephemeral["imagePullPolicy"] == ("Always" if always else "Never")
 
 
 def test_an_ordinary_restricted_pod_passes() -> None:

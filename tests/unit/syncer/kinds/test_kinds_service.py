@@ -16,10 +16,12 @@ from vcsync.syncer.kinds import service
 from vcsync.syncer.kinds.plan import Delete, Notify, Placement
 
 PORTS = [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "https", "port": 443}]
+SELECTOR = {"app": "web"}
 
 
 def make(bench: Bench, **spec: Any) -> dict[str, Any]:
-    stored = bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": PORTS, **spec}})
+    body = {"metadata": {"name": "web"}, "spec": {"ports": PORTS, "selector": SELECTOR, **spec}}
+    stored = bench.put("tenant", SERVICES, body)
     bench.settle("services", "shop", "web")
     return stored
 
@@ -100,7 +102,7 @@ def test_external_ips_are_refused_on_creation_and_later(bench: Bench) -> None:
 def test_a_load_balancer_address_needs_the_operators_permission(
     bench: Bench,
 ) -> None:
-    spec = {"type": "LoadBalancer", "ports": PORTS, "loadBalancerIP": "192.0.2.9"}
+    spec = {"type": "LoadBalancer", "ports": PORTS, "selector": SELECTOR, "loadBalancerIP": "192.0.2.9"}
     bench.put("tenant", SERVICES, {"metadata": {"name": "front"}, "spec": spec})
     (notice,) = bench.plan("services", "shop", "front").actions
     assert isinstance(notice, Notify)
@@ -124,8 +126,77 @@ def test_the_operator_may_refuse_external_services(bench: Bench, kind: str, poli
     assert isinstance(notice, Notify)
     assert notice.message == f"spec.type {kind} is not allowed here: use ClusterIP, or ask the operator"
     for other in {"ClusterIP", "LoadBalancer", "NodePort"} - {kind}:
-        bench.put("tenant", SERVICES, {"metadata": {"name": "b"}, "spec": {"type": other, "ports": PORTS}})
+        spec = {"type": other, "ports": PORTS, "selector": SELECTOR}
+        bench.put("tenant", SERVICES, {"metadata": {"name": "b"}, "spec": spec})
         assert not any(isinstance(each, Notify) for each in bench.plan("services", "shop", "b").actions)
+
+
+def refusal(bench: Bench, name: str = "web") -> tuple[str, str]:
+    """Return the reason and the beginning of the message of the only action."""
+    (notice,) = bench.plan("services", "shop", name).actions
+    assert isinstance(notice, Notify)
+    return notice.reason, notice.message.partition(":")[0]
+
+
+def test_a_class_of_load_balancers_needs_the_operators_permission(bench: Bench) -> None:
+    """The operator's own load balancers may have a class, such as one of a network that tenants must not reach."""
+    spec = {
+        "type": "LoadBalancer",
+        "ports": PORTS,
+        "selector": SELECTOR,
+        "loadBalancerClass": "example.com/internal",
+    }
+    bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+    wanted = ("ClassNotOffered", "spec.loadBalancerClass example.com/internal is not offered to tenants here")
+    assert refusal(bench) == wanted
+    for allowed in ((), ("example.com/public", "internal", "example.com/internal-vip")):
+        policy = ServicePolicy(load_balancer_classes=allowed)
+        bench.context = msgspec.structs.replace(CONTEXT, service_policy=policy)
+        assert refusal(bench) == wanted
+    policy = ServicePolicy(load_balancer_classes=("example.com/public", "example.com/internal"))
+    bench.context = msgspec.structs.replace(CONTEXT, service_policy=policy)
+    bench.settle("services", "shop", "web")
+    assert bench.get("super", SERVICES, "web")["spec"]["loadBalancerClass"] == "example.com/internal"
+
+
+def test_a_service_does_not_become_one_of_a_class_that_is_not_offered(bench: Bench) -> None:
+    make(bench, selector=SELECTOR)
+    change = {"type": "LoadBalancer", "loadBalancerClass": "x"}
+    bench.edit("tenant", SERVICES, "web", {"spec": change})
+    assert refusal(bench)[0] == "ClassNotOffered"
+    assert "loadBalancerClass" not in bench.get("super", SERVICES, "web")["spec"]
+
+
+@pytest.mark.parametrize("kind", ["LoadBalancer", "NodePort"])
+@pytest.mark.parametrize("selector", [None, {}])
+def test_traffic_from_outside_reaches_no_addresses_that_the_tenant_chooses(
+    bench: Bench, kind: str, selector: dict[str, str] | None
+) -> None:
+    """Nodes would forward it to any address, such as other tenants' Pods behind their NetworkPolicies (CVE-2021-25740)."""
+    spec = {"type": kind, "ports": PORTS, "selector": selector}
+    bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+    assert refusal(bench) == ("PolicyRefused", f"spec.type {kind} without spec.selector is not allowed here")
+    policy = ServicePolicy(external_backends="Allow")
+    bench.context = msgspec.structs.replace(CONTEXT, service_policy=policy)
+    bench.settle("services", "shop", "web")
+    assert bench.get("super", SERVICES, "web")["spec"]["type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        pytest.param({"type": "ClusterIP", "selector": None}, {"type": "NodePort"}, id="another type"),
+        pytest.param({"type": "NodePort"}, {"selector": None}, id="the selector goes"),
+    ],
+)
+def test_a_service_in_use_keeps_its_type_and_selector(
+    bench: Bench, before: dict[str, Any], change: dict[str, Any]
+) -> None:
+    make(bench, **before)
+    bench.edit("tenant", SERVICES, "web", {"spec": change})
+    assert refusal(bench)[0] == "PolicyRefused"
+    found = bench.get("super", SERVICES, "web")["spec"]
+    assert (found.get("type"), found.get("selector")) == (before["type"], before.get("selector", SELECTOR))
 
 
 def test_node_ports_of_the_super_cluster_are_kept(bench: Bench) -> None:
@@ -352,6 +423,8 @@ def with_names(spec: dict[str, Any]) -> dict[str, Any]:
 def test_services_settle(spec: dict[str, Any], change: dict[str, Any]) -> None:
     bench = Bench()
     bench.place()
+    policy = ServicePolicy(external_backends="Allow", load_balancer_classes=("x/y",))
+    bench.context = msgspec.structs.replace(CONTEXT, service_policy=policy)
     bench.put("tenant", SERVICES, {"metadata": {"name": "web"}, "spec": with_names(spec)})
     created, *up = bench.settle("services", "shop", "web")
     assert len(created.actions) == 1
@@ -363,3 +436,22 @@ def test_services_settle(spec: dict[str, Any], change: dict[str, Any]) -> None:
         {"spec": {**change, "clusterIP": bench.get("tenant", SERVICES, "web")["spec"]["clusterIP"]}},
     )
     assert len(bench.settle("services", "shop", "web")) <= 2  # down, then the node ports up
+
+
+@given(st.lists(SPEC, min_size=1, max_size=3))
+@settings(max_examples=50)
+def test_no_history_of_a_service_leads_traffic_from_outside_to_other_addresses(
+    specs: list[dict[str, Any]],
+) -> None:
+    bench = Bench()
+    bench.place()
+    for number, spec in enumerate(specs):
+        body = {"metadata": {"name": "web"}, "spec": with_names(spec)}
+        bench.put("tenant", SERVICES, body) if number == 0 else bench.edit("tenant", SERVICES, "web", body)
+        for action in bench.plan("services", "shop", "web").actions:
+            bench.execute(action)
+        if not bench.has("super", SERVICES, "web"):
+            continue
+        found = bench.get("super", SERVICES, "web")["spec"]
+        assert found.get("selector") or found.get("type", "ClusterIP") == "ClusterIP"
+        assert not found.get("loadBalancerClass") or found.get("type") != "LoadBalancer"

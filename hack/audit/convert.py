@@ -9,6 +9,8 @@ from hack.audit.world import Json, Tenant, annotations, labels, place, super_nam
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+_OF_SERVICES = frozenset({"services", "endpoints", "endpointslices", "networkpolicies"})
+"""Kinds whose annotations `servicePolicy` allows. `podPolicy` allows those of others."""
 _SUFFIXES = {
     **{
         suffix: Fraction(1024) ** power
@@ -53,8 +55,21 @@ def stays(key: str, tenant: Tenant) -> bool:
 
 
 def going_down(values: Mapping[str, str], tenant: Tenant) -> dict[str, str]:
-    """Return the tenant's labels or annotations that its super object has, too."""
+    """Return the tenant's labels that its super object has, too."""
     return {key: value for key, value in values.items() if not stays(key, tenant)}
+
+
+def annotations_going_down(values: Mapping[str, str], tenant: Tenant, kind: str) -> dict[str, str]:
+    """Return the tenant's annotations that its super object of a kind (plural) has, too: those that the policy names."""
+    policy = tenant.spec.get("servicePolicy" if kind in _OF_SERVICES else "podPolicy") or {}
+    patterns = policy.get("annotations") or ()
+    exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+    beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    return {
+        key: value
+        for key, value in values.items()
+        if key in exact or (beginnings and key.startswith(beginnings))
+    }
 
 
 def own_labels(tenant: Tenant) -> dict[str, str]:
@@ -93,9 +108,10 @@ def wanted_labels(source: Json, tenant: Tenant) -> dict[str, str]:
     return going_down(labels(source), tenant) | own_labels(tenant)
 
 
-def wanted_annotations(source: Json, tenant: Tenant) -> dict[str, str]:
-    """Return the annotations of the super object for a namespaced object of a tenant."""
-    return going_down(annotations(source), tenant) | own_annotations(uid(source), place(source)[0], tenant)
+def wanted_annotations(source: Json, tenant: Tenant, kind: str) -> dict[str, str]:
+    """Return the annotations of the super object for a namespaced object of a tenant, of a kind (plural)."""
+    copied = annotations_going_down(annotations(source), tenant, kind)
+    return copied | own_annotations(uid(source), place(source)[0], tenant)
 
 
 # --- Fields of the kinds -------------------------------------------------------------------------------------

@@ -4,7 +4,15 @@ from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 
 from hack.audit import keys
-from hack.audit.convert import amount, amounts, going_down, metadata_differences, own_annotations, own_labels
+from hack.audit.convert import (
+    amount,
+    amounts,
+    annotations_going_down,
+    going_down,
+    metadata_differences,
+    own_annotations,
+    own_labels,
+)
 from hack.audit.findings import Difference, Finding
 from hack.audit.world import (
     Json,
@@ -187,7 +195,7 @@ def _super_namespace(tenant: Tenant, namespace: Json, found: Json, line: Placeme
     wanted = going_down(labels(namespace), tenant) | own_labels(tenant) | {keys.CLUSTER: tenant.key}
     yield from metadata_differences(wanted, labels(found), tenant, "labels")
     actual = annotations(found)
-    wanted = going_down(annotations(namespace), tenant)
+    wanted = annotations_going_down(annotations(namespace), tenant, "namespaces")
     wanted |= own_annotations(uid(namespace), line.namespace, tenant) | {keys.VC_UID: uid(tenant.record)}
     yield from metadata_differences(wanted, actual, tenant, "annotations")
     for key, expected in ((keys.PLACEMENTS, dict(line.slices)), (keys.SLICE, dict(line.size))):

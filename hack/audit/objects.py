@@ -192,7 +192,7 @@ def _compare(
 
 
 def _differences(source: Json, found: Json, tenant: Tenant, content: Content) -> Iterator[Difference]:
-    wanted = convert.wanted_annotations(source, tenant)
+    wanted = convert.wanted_annotations(source, tenant, content.kind)
     if not content.annotated:
         wanted = convert.own_annotations(uid(source), place(source)[0], tenant)
     if content.kind == "services":

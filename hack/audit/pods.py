@@ -198,7 +198,7 @@ def _differences(tenant: Tenant, pod: Json, copy: Json, super_id: str) -> Iterat
     wanted = convert.wanted_labels(pod, tenant) | {keys.CLUSTER: tenant.key}
     for difference in convert.metadata_differences(wanted, labels(copy), tenant, "labels"):
         yield "stale", difference
-    wanted = convert.wanted_annotations(pod, tenant)
+    wanted = convert.wanted_annotations(pod, tenant, "pods")
     for difference in convert.metadata_differences(wanted, annotations(copy), tenant, "annotations"):
         yield "stale", difference
     for difference in _spec(pod["spec"], copy["spec"]):

@@ -124,7 +124,12 @@ annotations that were not copied. On a super Service: the field that the super c
 INGRESS_CLASS: Final = "tenancy.x-k8s.io/ingress-class"
 """Annotation on a super Ingress: the IngressClass that the tenant named. Without it, the super cluster chose the class."""
 COPIED_ANNOTATIONS: Final = "tenancy.x-k8s.io/copied-annotations"
-"""Annotation on a super Ingress: JSON list of the annotations of the tenant that the operator's policy allowed."""
+"""Annotation on super objects: JSON list of the annotations of the tenant that the operator's policy allowed."""
+LEFT_OUT: Final = "tenancy.x-k8s.io/left-out"
+"""Annotation on super objects: the labels and annotations of the tenant without effect there, which an Event has reported."""
+WITHHELD_DOMAIN: Final = "labels.tenancy.x-k8s.io"
+WITHHELD_PREFIX: Final = f"{WITHHELD_DOMAIN}/"
+"""Prefix of labels on super objects, and of keys in selectors there: labels of the tenant that programs there would obey."""
 CONTROL_PLANE_UID: Final = "tenancy.x-k8s.io/control-plane-uid"
 """Annotation on a VirtualCluster: UID of `kube-system` in its control plane. It prevents adding the same one twice."""
 CLUSTER_UID: Final = "tenancy.x-k8s.io/cluster-uid"
@@ -166,6 +171,7 @@ OWN_DOMAINS: Final = (
     DISRUPTIONS_DOMAIN,
     PROVISIONING_DOMAIN,
     REFUSAL_DOMAIN,
+    WITHHELD_DOMAIN,
     "hollow.tenancy.x-k8s.io",
     "scheduler.virtualcluster.io",
     PLACEMENT_DOMAIN,

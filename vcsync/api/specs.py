@@ -130,6 +130,7 @@ MetaPrefixes = Annotated[
 TaintKeys = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=317)], ...], Meta(max_length=64, extra={"list": "set"})
 ]
+AnnotationPatterns = Annotated[tuple[AnnotationPattern, ...], Meta(max_length=64)]
 Conditions = Annotated[
     tuple[Condition, ...],
     Meta(max_length=32, extra={"list_map_keys": ("type",)}),
@@ -496,6 +497,21 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
             "followed by *. The kubelets must allow them, too."
         ),
     ] = ()
+    annotations: Annotated[
+        AnnotationPatterns,
+        about(
+            "Annotations that are copied to super clusters: keys, or beginnings of keys followed by *, of Pods, and of their "
+            "Namespaces, ServiceAccounts, ConfigMaps, Secrets and PodDisruptionBudgets. Controllers, networks and runtimes there "
+            "obey them. Empty: none. Keys without a slash that begin with io. are never copied."
+        ),
+    ] = ()
+    labels: Annotated[
+        AnnotationPatterns,
+        about(
+            "Labels of the same objects that keep their keys although programs are known to obey them, in the same form. Empty: "
+            "none."
+        ),
+    ] = ()
 
 
 class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -521,14 +537,27 @@ class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
             "the tenant writes into Endpoints and EndpointSlices."
         ),
     ] = "Refuse"
+    annotations: Annotated[
+        AnnotationPatterns,
+        about(
+            "Annotations that are copied to super clusters: keys, or beginnings of keys followed by *, of Services, Endpoints, "
+            "EndpointSlices and NetworkPolicies. Load balancers and networks there obey them. Empty: none."
+        ),
+    ] = ()
+    labels: Annotated[
+        AnnotationPatterns,
+        about(
+            "Labels of the same objects, and of Ingresses, that keep their keys although programs are known to obey them, in the "
+            "same form. Empty: none."
+        ),
+    ] = ()
 
 
 class IngressPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     """Permissions of Ingresses for the ingress controllers of super clusters, which all tenants share."""
 
     annotations: Annotated[
-        tuple[AnnotationPattern, ...],
-        Meta(max_length=64),
+        AnnotationPatterns,
         about(
             "Annotations of Ingresses that are copied to super clusters: keys, or beginnings of keys followed by *. They "
             "configure the ingress controllers, and some of them insert text into their configuration. Empty: none."

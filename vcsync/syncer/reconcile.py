@@ -27,7 +27,7 @@ from vcsync.syncer.digests import digest, is_digest
 from vcsync.syncer.drift.detector import DriftDetector
 from vcsync.syncer.executor import Executor, ObjectExists, Stale, TooEarly
 from vcsync.syncer.host_index import HostTaken, Place
-from vcsync.syncer.kinds import metadata, persistentvolume, pod_return, token
+from vcsync.syncer.kinds import keys, metadata, persistentvolume, pod_return, token
 from vcsync.syncer.kinds.plan import (
     Action,
     Bind,
@@ -337,6 +337,7 @@ class Reconciler:
             self._note(item, _doing(action), pair.v.resource_version if pair.v is not None else "")
             if isinstance(action, Create) and pair.v is not None and action.resource == kind.resource:
                 self._report_reserved_names(kind, item, pair.v)
+            self._report_left_out(kind, item, pair.v, action)
 
     def _reserve(self, kind: Kind, item: Item, pair: Pair, action: Action) -> AbstractContextManager[None]:
         demand = demand_of(kind, action, pair.v, pair.p)
@@ -388,6 +389,15 @@ class Reconciler:
                 f"remove it from this {kind.resource.kind}"
             )
             self._notify(kind, item, v, Notify("Warning", metadata.RESERVED_NAMES, message))
+
+    def _report_left_out(self, kind: Kind, item: Item, v: Envelope | None, action: Action) -> None:
+        """Emit an Event about labels and annotations without effect, when a write notes them in the copy."""
+        if v is None or not isinstance(action, Create | Patch) or action.side != "super":
+            return
+        body = action.body if isinstance(action, Create) else action.patch
+        if text := body.get("metadata", {}).get("annotations", {}).get(names.LEFT_OUT):
+            message = keys.left_out_message(kind.resource, text)
+            self._notify(kind, item, v, Notify("Warning", keys.ANNOTATIONS_LEFT_OUT, message))
 
     def _settle(self, kind: Kind, item: Item, plan: Plan) -> float | None:
         pair = self._objects.pair(kind, item, {})

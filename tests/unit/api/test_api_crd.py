@@ -164,7 +164,7 @@ def test_a_limit_accepts_only_resources_that_have_an_effect(kind: str, field: st
 def test_the_pod_policy_refuses_by_default() -> None:
     properties = schema_of("VirtualCluster")["properties"]["spec"]["properties"]["podPolicy"]["properties"]
     assert len(properties) == len(specs.PodPolicy.__struct_fields__)
-    for name in ("tolerations", "imageRegistries", "sysctls"):
+    for name in ("tolerations", "imageRegistries", "sysctls", "annotations", "labels"):
         assert "default" not in properties.pop(name), "a list, and no permission"
     assert properties.pop("imagePull")["default"] == "AsWritten", "kubelets decide since Kubernetes 1.35"
     assert all(schema["default"] == "Refuse" for schema in properties.values())

@@ -115,7 +115,8 @@ def correct() -> Draft:
     """Tenant acme has namespace shop with three slices, two on r1 and one on r2; umbrella has nothing placed."""
     draft = Draft()
     for key, name in ((ACME, "acme"), (UMBRELLA, "umbrella")):
-        record = made(name, "vcsync", uid=f"vc-{name}", spec={}, status={"clusterNamespace": key})
+        spec = {"podPolicy": {"annotations": ["note"]}}
+        record = made(name, "vcsync", uid=f"vc-{name}", spec=spec, status={"clusterNamespace": key})
         draft.add("meta", "virtualclusters", record)
     size = {"cpu": "1", "memory": "1Gi", "pods": "10", "object-bytes": "8Mi"}
     placements = {"r1": 2, "r2": 1}
@@ -619,6 +620,14 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         "annotation of an Ingress that was not allowed",
         _set("r1", "ingresses", "site", "metadata|annotations|stays", "here"),
         ["stale r1 ingresses site"],
+    ),
+    *(
+        (
+            f"annotation of {kind} that was not allowed",
+            _set("r1", kind, name, "metadata|annotations|metallb.io/loadBalancerIPs", "10.0.0.1"),
+            [f"stale r1 {kind} {name}"],
+        )
+        for kind, name in (("services", "front"), ("pods", "web"), ("namespaces", SHOP))
     ),
     (
         "host of two owners",

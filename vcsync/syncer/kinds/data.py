@@ -43,7 +43,7 @@ def plan_content(  # noqa: PLR0911 - each return is a case of its own
         return Plan((_create(resource, v, context, _fields(v) if content is None else content, name),))
     if (unsettled := metadata.settle_identity(resource, v, p, context)) is not None:
         return unsettled
-    changes = metadata.metadata_patch(v, p, context)
+    changes = metadata.metadata_patch(resource, v, p, context)
     if content is None and v.rest == p.rest:
         return Plan(metadata.super_patch(resource, p, changes, {}))
     actual = _fields(p)
@@ -65,6 +65,6 @@ def _create(
         **content,
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": metadata.super_metadata(v, context, name=name),
+        "metadata": metadata.super_metadata(resource, v, context, name=name),
     }
     return Create("super", resource, body["metadata"]["namespace"], body)

@@ -50,7 +50,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         body: dict[str, Any] = {
             "apiVersion": ENDPOINTS.api_version,
             "kind": ENDPOINTS.kind,
-            "metadata": metadata.super_metadata(v, context),
+            "metadata": metadata.super_metadata(ENDPOINTS, v, context),
             "subsets": subsets,
         }
         return Plan((Create("super", ENDPOINTS, body["metadata"]["namespace"], body),))
@@ -60,7 +60,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     unsettled = metadata.settle_identity(ENDPOINTS, v, p, context, adopt=adopt)
     if unsettled is not None:
         return unsettled
-    changes = metadata.metadata_patch(v, p, context)
+    changes = metadata.metadata_patch(ENDPOINTS, v, p, context)
     same = v.rest == p.rest or _addresses(subsets) == _addresses(_subsets(p))
     return Plan(metadata.super_patch(ENDPOINTS, p, changes, {} if same else {"subsets": subsets or None}))
 

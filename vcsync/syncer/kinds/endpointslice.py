@@ -56,7 +56,10 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
             return _leave_to_controller(v, p, service, context)
         case Backing.ABSENT:
             return _wait_for_service(v, p, service, context)
-    labels = metadata.desired_labels(v, context) | {SERVICE_NAME: service, MANAGED_BY: names.GROUP}
+    labels = metadata.desired_labels(ENDPOINT_SLICES, v, context) | {
+        SERVICE_NAME: service,
+        MANAGED_BY: names.GROUP,
+    }
     content = _content(v)
     if p is None:
         if v.deleting:
@@ -66,7 +69,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         body: dict[str, Any] = {
             "apiVersion": ENDPOINT_SLICES.api_version,
             "kind": ENDPOINT_SLICES.kind,
-            "metadata": metadata.super_metadata(v, context) | {"labels": labels},
+            "metadata": metadata.super_metadata(ENDPOINT_SLICES, v, context) | {"labels": labels},
             **content,
         }
         return Plan((Create("super", ENDPOINT_SLICES, body["metadata"]["namespace"], body),))
@@ -75,7 +78,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     actual = _content(p)
     if actual["addressType"] != content["addressType"]:
         return Plan((Delete("super", ENDPOINT_SLICES, p.namespace, p.name, p.uid),))  # it cannot change
-    changes = metadata.metadata_patch(v, p, context, labels=labels)
+    changes = metadata.metadata_patch(ENDPOINT_SLICES, v, p, context, labels=labels)
     fields = {field: value for field, value in content.items() if actual[field] != value}
     return Plan(metadata.super_patch(ENDPOINT_SLICES, p, changes, fields))
 

@@ -17,9 +17,9 @@ from vcsync.api import names
 from vcsync.kube.resources import INGRESS_CLASSES, INGRESSES, SECRETS, SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.merge_patch import create_merge_patch
-from vcsync.syncer.kinds import balancer_status, ingress_annotations, ingress_rules, metadata, secret
-from vcsync.syncer.kinds.ingress_annotations import LEGACY_CLASS
+from vcsync.syncer.kinds import balancer_status, ingress_annotations, ingress_rules, keys, metadata, secret
 from vcsync.syncer.kinds.ingress_rules import IngressSpec
+from vcsync.syncer.kinds.keys import LEGACY_CLASS
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -38,8 +38,6 @@ from vcsync.syncer.kinds.service import CLASS_NOT_OFFERED, is_external
 
 HOST_TAKEN = "HostTaken"
 """Event reason: a host belongs to another tenant or to the operator."""
-ANNOTATIONS_LEFT_OUT = "AnnotationsLeftOut"
-"""Event reason: annotations are not copied, since the operator's policy does not name them."""
 _COPIED = ("defaultBackend", "rules", "tls")
 
 
@@ -235,7 +233,7 @@ def _secrets_wait(v: Envelope, spec: IngressSpec, context: TenantContext, view: 
 
 
 def _create(v: Envelope, class_name: str, context: TenantContext) -> tuple[Action, ...]:
-    about = metadata.super_metadata(v, context)
+    about = metadata.super_metadata(INGRESSES, v, context)
     references = about["annotations"].get(names.OWNER_REFERENCES)
     about["annotations"] = ingress_annotations.desired(v, class_name, context)
     if references is not None:
@@ -256,7 +254,7 @@ def _change(v: Envelope, p: Envelope, class_name: str, context: TenantContext) -
     wanted = convert(untyped(v.spec), class_name)
     fields = create_merge_patch(actual, wanted)
     changes: dict[str, Any] = {}
-    if labels := metadata.map_patch(metadata.desired_labels(v, context), p.labels, context):
+    if labels := metadata.map_patch(metadata.desired_labels(INGRESSES, v, context), p.labels, context):
         changes["labels"] = labels
     annotations = ingress_annotations.desired(v, class_name, context)
     if changed := ingress_annotations.changes(annotations, p, context):
@@ -276,7 +274,7 @@ def _report_left_out(v: Envelope, reported: str, context: TenantContext) -> tupl
         f"metadata.annotations {listed}: not copied to the clusters that serve this Ingress, since the operator has not allowed "
         "them; they have no effect there: remove them, or ask the operator"
     )
-    return (Notify("Warning", ANNOTATIONS_LEFT_OUT, message),)
+    return (Notify("Warning", keys.ANNOTATIONS_LEFT_OUT, message),)
 
 
 def _upward(v: Envelope, p: Envelope, context: TenantContext, view: View) -> tuple[Patch, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from vcsync.api import names
 from vcsync.kube.resources import NAMESPACES, Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.syncer.kinds import keys
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -60,7 +61,6 @@ _DOMAINS_IN_TENANTS = (
     names.REFUSAL_DOMAIN,
 )
 """Keys and domains of vcsync that are valid on tenants' objects: tenants may set them, or vcsync sets them."""
-_OWN_PREFIXES = ("tenancy.x-k8s.io", "transparency.tenancy.x-k8s.io")
 
 
 class Identity(Enum):
@@ -94,50 +94,7 @@ def belongs_elsewhere(p: Envelope, key: str, namespace: str) -> bool:
     return names.super_namespace(owner, stated) == (p.namespace or p.name)
 
 
-# --- Keys that are copied --------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=16384)
-def _is_reserved_or_opaque_by_default(key: str) -> bool:
-    if key.startswith(_OWN_PREFIXES):
-        return True
-    domain, slash, _ = key.partition("/")
-    if not slash:
-        return False
-    if _within(domain, names.OWN_DOMAINS):
-        return True
-    return _within(domain, names.DEFAULT_OPAQUE_DOMAINS) and not _within(
-        domain, names.DEFAULT_TRANSLUCENT_DOMAINS
-    )
-
-
-def _within(domain: str, domains: tuple[str, ...]) -> bool:
-    return any(domain == parent or domain.endswith("." + parent) for parent in domains)
-
-
-def is_stripped(key: str, context: TenantContext) -> bool:
-    """Return whether a tenant's label or annotation with this key is not copied down.
-
-    These are vcsync's own prefixes (a tenant may write them without effect), the VirtualCluster's opaque prefixes, and
-    kubernetes.io and k8s.io with their subdomains, except for the domains of workload labels that selectors use. The rule
-    is the same for every kind.
-    """
-    return _is_reserved_or_opaque_by_default(key) or key.startswith(context.opaque_prefixes)
-
-
-def is_ignored(key: str, context: TenantContext) -> bool:
-    """Return whether a key on a super object belongs to the super cluster, so that it is neither changed nor removed."""
-    return is_stripped(key, context) or key.startswith(context.transparent_prefixes)
-
-
-def copied(values: Mapping[str, str], context: TenantContext) -> dict[str, str]:
-    """Return the labels or annotations of a tenant's object that are copied down."""
-    opaque = context.opaque_prefixes
-    return {
-        key: value
-        for key, value in values.items()
-        if not _is_reserved_or_opaque_by_default(key) and not key.startswith(opaque)
-    }
+# --- Keys that tenants may not use ------------------------------------------------------------------------
 
 
 def reserved_by_tenant(v: Envelope) -> list[str]:
@@ -147,8 +104,8 @@ def reserved_by_tenant(v: Envelope) -> list[str]:
     """
     found = [
         f"{part} {key}"
-        for part, keys in (("label", v.labels), ("annotation", v.annotations), ("finalizer", v.finalizers))
-        for key in sorted(keys)
+        for part, used in (("label", v.labels), ("annotation", v.annotations), ("finalizer", v.finalizers))
+        for key in sorted(used)
         if _is_reserved(key)
     ]
     return found[:_MAX_NAMES_REPORTED]
@@ -158,9 +115,9 @@ def reserved_by_tenant(v: Envelope) -> list[str]:
 def _is_reserved(key: str) -> bool:
     domain = key.partition("/")[0]
     return (
-        _within(domain, names.OWN_DOMAINS)
+        keys.within(domain, names.OWN_DOMAINS)
         and key not in _IN_TENANTS
-        and not _within(domain, _DOMAINS_IN_TENANTS)
+        and not keys.within(domain, _DOMAINS_IN_TENANTS)
     )
 
 
@@ -194,29 +151,39 @@ def own_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
     }
 
 
-def desired_labels(v: Envelope, context: TenantContext) -> dict[str, str]:
+def desired_labels(resource: Resource, v: Envelope, context: TenantContext) -> dict[str, str]:
     """Return the labels that a super object should have, besides those of the super cluster."""
-    return copied(v.labels, context) | own_labels(context)
+    return keys.copied_labels(v.labels, resource, context) | own_labels(context)
 
 
-def desired_annotations(v: Envelope, context: TenantContext) -> dict[str, str]:
-    """Return the annotations that a super object should have, besides those of the super cluster."""
-    return copied(v.annotations, context) | own_annotations(v, context)
+def desired_annotations(resource: Resource, v: Envelope, context: TenantContext) -> dict[str, str]:
+    """Return the annotations that a super object should have, besides those of the super cluster.
+
+    They record which of the tenant's annotations were copied, and which were left out.
+    """
+    copied = keys.copied_annotations(v.annotations, resource, context)
+    wanted = copied | own_annotations(v, context)
+    wanted[names.COPIED_ANNOTATIONS] = keys.record(copied)
+    if text := keys.left_out(v, resource, context):
+        wanted[names.LEFT_OUT] = text
+    return wanted
 
 
-def super_metadata(v: Envelope, context: TenantContext, *, name: str = "") -> dict[str, Any]:
+def super_metadata(
+    resource: Resource, v: Envelope, context: TenantContext, *, name: str = ""
+) -> dict[str, Any]:
     """Return `metadata` of the super object to create for a namespaced tenant object.
 
     The tenant's ownerReferences become an annotation, since the super cluster's garbage collector would not find the
     owners and would delete the object.
     """
-    annotations = desired_annotations(v, context)
+    annotations = desired_annotations(resource, v, context)
     if v.owners:
         annotations[names.OWNER_REFERENCES] = _owners_text(v)
     return {
         "name": name or v.name,
         "namespace": names.super_namespace(context.key, v.namespace),
-        "labels": desired_labels(v, context),
+        "labels": desired_labels(resource, v, context),
         "annotations": annotations,
     }
 
@@ -237,17 +204,24 @@ def map_patch(
 ) -> dict[str, str | None]:
     """Return the merge patch of a super object's labels or annotations; empty if they are as desired.
 
-    Keys outside of `desired` are removed, except for those that `is_ignored` leaves to the super cluster.
+    Keys outside of `desired` are removed, except for those that `keys.is_ignored` leaves to the super cluster.
     """
-    get = actual.get
-    patch: dict[str, str | None] = {key: value for key, value in desired.items() if get(key) != value}
+    patch = _different(desired, actual)
     for key in actual:
-        if key not in desired and not is_ignored(key, context):
+        if key not in desired and (
+            not keys.is_ignored(key, context) or key.startswith(names.WITHHELD_PREFIX)
+        ):
             patch[key] = None
     return patch
 
 
+def _different(desired: Mapping[str, str], actual: Mapping[str, str]) -> dict[str, str | None]:
+    get = actual.get
+    return {key: value for key, value in desired.items() if get(key) != value}
+
+
 def metadata_patch(
+    resource: Resource,
     v: Envelope,
     p: Envelope,
     context: TenantContext,
@@ -257,21 +231,43 @@ def metadata_patch(
 ) -> dict[str, Any]:
     """Return the difference of labels and annotations, as `metadata` of a merge patch; empty if there is none.
 
+    A copy records its annotations of the tenant. Others belong to the super cluster, and so do labels that programs there obey.
+    A copy without that record was made when all keys were copied but for those of `keys.is_ignored`, so it loses all others.
+
     Args:
+        resource: the resource of both objects.
         v: the tenant's object.
         p: the super cluster's object.
         context: the tenant's settings.
         labels: the labels that p should have; None for `desired_labels`.
         annotations: the annotations that p should have; None for `desired_annotations`.
     """
+    wanted_labels = desired_labels(resource, v, context) if labels is None else labels
+    wanted = desired_annotations(resource, v, context) if annotations is None else annotations
+    if names.COPIED_ANNOTATIONS in p.annotations:
+        changed_labels = map_patch(wanted_labels, p.labels, context)
+        for key in [key for key, value in changed_labels.items() if value is None]:
+            # Without the label's other key, the copy was made when the label was not withheld.
+            before = key in v.labels and keys.renamed(key) not in p.labels
+            if keys.is_withheld(key, resource, context) and not before:
+                del changed_labels[key]
+        changed = _different(wanted, p.annotations)
+        gone = [*keys.recorded(p.annotations), names.LEFT_OUT]
+        changed.update((key, None) for key in gone if key in p.annotations and key not in wanted)
+    else:
+        changed_labels = map_patch(wanted_labels, p.labels, context)
+        changed = map_patch(wanted, p.annotations, context)
+        if not changed_labels and changed == _NOTHING_COPIED:
+            changed = {}  # the record alone is not worth a write
     patch: dict[str, Any] = {}
-    wanted = desired_labels(v, context) if labels is None else labels
-    if changed := map_patch(wanted, p.labels, context):
-        patch["labels"] = changed
-    wanted = desired_annotations(v, context) if annotations is None else annotations
-    if changed := map_patch(wanted, p.annotations, context):
+    if changed_labels:
+        patch["labels"] = changed_labels
+    if changed:
         patch["annotations"] = changed
     return patch
+
+
+_NOTHING_COPIED: Final = {names.COPIED_ANNOTATIONS: keys.record(())}
 
 
 _TRANSPARENCY = names.TRANSPARENT_CLUSTER_IP.partition("/")[0]

@@ -61,7 +61,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if (unsettled := metadata.settle_identity(NAMESPACES, v, p, context)) is not None:
         return unsettled
     changes = metadata.metadata_patch(
-        v, p, context, labels=_labels(v, context), annotations=_annotations(v, context, placement)
+        NAMESPACES, v, p, context, labels=_labels(v, context), annotations=_annotations(v, context, placement)
     )
     actions = metadata.super_patch(NAMESPACES, p, changes, {})
     quota = _quota(v, p.name, context, placement, view)
@@ -110,12 +110,11 @@ def _create(v: Envelope, context: TenantContext, placement: Placement) -> Plan:
 
 
 def _labels(v: Envelope, context: TenantContext) -> dict[str, str]:
-    return metadata.desired_labels(v, context) | {names.CLUSTER: context.key}
+    return metadata.desired_labels(NAMESPACES, v, context) | {names.CLUSTER: context.key}
 
 
 def _annotations(v: Envelope, context: TenantContext, placement: Placement) -> dict[str, str]:
-    return metadata.copied(v.annotations, context) | {
-        **metadata.own_annotations(v, context),
+    return metadata.desired_annotations(NAMESPACES, v, context) | {
         names.NAMESPACE: v.name,
         names.VC_UID: context.vc_uid,
         names.PLACEMENTS: _text(placement.placements),
@@ -133,7 +132,7 @@ def _quota(
     quota = view.super(RESOURCE_QUOTAS, namespace, names.SUPER_QUOTA_NAME)
     if quota is None:
         return (_create_quota(v, namespace, context, placement),)
-    changes = metadata.metadata_patch(v, quota, context, **_quota_metadata(v, context))
+    changes = metadata.metadata_patch(RESOURCE_QUOTAS, v, quota, context, **_quota_metadata(v, context))
     hard = decode(quota.spec, _QuotaSpec).hard if quota.spec else {}
     wanted = {**placement.hard, **device_quota.limits(hard, placement.devices)}
     wrong: dict[str, str | None] = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vcsync.kube.resources import NETWORK_POLICIES
+from vcsync.kube.resources import NAMESPACES, NETWORK_POLICIES, PODS
 from vcsync.objects.envelope import Envelope, untyped
 from vcsync.objects.merge_patch import create_merge_patch
-from vcsync.syncer.kinds import metadata, namespace_selector, stripped_selector
+from vcsync.syncer.kinds import keys, metadata, namespace_selector, stripped_selector
 from vcsync.syncer.kinds.plan import EMPTY, Create, Kind, Parts, Plan, TenantContext, View
 
 
@@ -34,13 +34,13 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         body: dict[str, Any] = {
             "apiVersion": NETWORK_POLICIES.api_version,
             "kind": NETWORK_POLICIES.kind,
-            "metadata": metadata.super_metadata(v, context),
+            "metadata": metadata.super_metadata(NETWORK_POLICIES, v, context),
             "spec": wanted,
         }
         return Plan((Create("super", NETWORK_POLICIES, body["metadata"]["namespace"], body),))
     if (unsettled := metadata.settle_identity(NETWORK_POLICIES, v, p, context)) is not None:
         return unsettled
-    changes = metadata.metadata_patch(v, p, context)
+    changes = metadata.metadata_patch(NETWORK_POLICIES, v, p, context)
     fields = create_merge_patch(untyped(p.spec) if p.spec else {}, wanted)
     return Plan(metadata.super_patch(NETWORK_POLICIES, p, changes, {"spec": fields} if fields else {}))
 
@@ -48,6 +48,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
 def convert(spec: Mapping[str, Any], context: TenantContext) -> dict[str, Any]:
     """Return the spec for the super cluster. Parts that change are copied, others are shared."""
     converted = dict(spec)
+    if selector := spec.get("podSelector"):
+        converted["podSelector"] = keys.label_selector(selector, PODS, context)
     for field, peers in (("ingress", "from"), ("egress", "to")):
         if rules := spec.get(field):
             converted[field] = [_rule(rule, peers, context) for rule in rules]
@@ -63,11 +65,11 @@ def _rule(rule: Mapping[str, Any], peers: str, context: TenantContext) -> dict[s
 
 def _peer(peer: Mapping[str, Any], context: TenantContext) -> dict[str, Any]:
     converted = dict(peer)
+    if selector := peer.get("podSelector"):
+        converted["podSelector"] = keys.label_selector(selector, PODS, context)
     if (selector := peer.get("namespaceSelector")) is not None:
-        copied = {
-            **selector,
-            "matchExpressions": [dict(each) for each in selector.get("matchExpressions") or ()],
-        }
+        copied = keys.label_selector(selector, NAMESPACES, context)
+        copied["matchExpressions"] = [dict(each) for each in copied.get("matchExpressions") or ()]
         namespace_selector.restrict(copied, context.key)
         if not copied["matchExpressions"]:
             del copied["matchExpressions"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from vcsync.api import names
-from vcsync.kube.resources import NODES
-from vcsync.syncer.kinds import namespace_selector
+from vcsync.kube.resources import NAMESPACES, NODES, PODS
+from vcsync.syncer.kinds import keys, namespace_selector
 from vcsync.syncer.kinds.plan import TenantContext, View
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -37,6 +37,7 @@ def convert_constraints(
                 del affinity["nodeAffinity"]
     for constraint in spec.get("topologySpreadConstraints") or ():
         _drop_merged_keys(constraint, labels)
+        _use_keys_of_copies(constraint, context)
     if selector := spec.get("nodeSelector"):
         _node_selector(selector, context, view)
 
@@ -55,6 +56,7 @@ def _pod_terms(terms: dict[str, Any], labels: Mapping[str, str], context: Tenant
 def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantContext) -> None:
     """Restrict a term to this tenant's Pods. A term without labelSelector matches nothing and is not changed."""
     _drop_merged_keys(term, labels)
+    _use_keys_of_copies(term, context)
     if (selector := term.get("labelSelector")) is not None:
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), names.CLUSTER: context.key}
     if namespaces := term.get("namespaces"):
@@ -63,14 +65,24 @@ def _pod_term(term: dict[str, Any], labels: Mapping[str, str], context: TenantCo
         namespace_selector.restrict(selector, context.key)
 
 
+def _use_keys_of_copies(term: dict[str, Any], context: TenantContext) -> None:
+    """Select by the keys that the labels of copies have."""
+    for field, kind in (("labelSelector", PODS), ("namespaceSelector", NAMESPACES)):
+        if (selector := term.get(field)) is not None:
+            term[field] = keys.label_selector(selector, kind, context)
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        if listed := term.get(field):
+            term[field] = [keys.label_key(key, PODS, context) for key in listed]
+
+
 def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:
     """Drop the matchLabelKeys that the tenant's API server has merged into the selector already.
 
     The super cluster's API server would refuse a key that is in both (KEP-3633, KEP-3243).
     """
     for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-        keys = term.get(field)
-        if not keys:
+        listed = term.get(field)
+        if not listed:
             continue
         expressions = (term.get("labelSelector") or {}).get("matchExpressions") or ()
         merged = {
@@ -79,7 +91,7 @@ def _drop_merged_keys(term: dict[str, Any], labels: Mapping[str, str]) -> None:
             if expression.get("operator") == operator
             and expression.get("values") == [labels.get(expression.get("key", ""))]
         }
-        left = [key for key in keys if key not in merged]
+        left = [key for key in listed if key not in merged]
         if left:
             term[field] = left
         else:

@@ -59,10 +59,11 @@ def convert(
     Raises:
         Refused: the super cluster's API would refuse the Pod.
     """
-    body_metadata = metadata.super_metadata(v, context)
+    body_metadata = metadata.super_metadata(PODS, v, context)
     annotations: dict[str, str] = body_metadata["annotations"]
     body_metadata["labels"][names.CLUSTER] = context.key
-    tokens = _convert_volumes(spec, v, context, annotations)
+    annotations |= pod_downward.extra_annotations(spec, v, context)
+    tokens = _convert_volumes(spec, v, context)
     _convert_devices(spec, v)
     if tokens:
         account = spec.get("serviceAccountName") or "default"
@@ -90,14 +91,14 @@ def _convert_devices(spec: Json, v: Envelope) -> None:
 
 def token_sources(spec: Json, v: Envelope, context: TenantContext) -> tuple[TokenSource, ...]:
     """Return the tokens of a Pod's Secret. `spec` is changed and must not be used afterwards."""
-    return _convert_volumes(spec, v, context, {})
+    return _convert_volumes(spec, v, context)
 
 
 def _check_size(annotations: Mapping[str, str]) -> None:
     size = sum(len(key) + len(value.encode(errors="replace")) for key, value in annotations.items())
     if size > MAX_ANNOTATION_BYTES:
         raise Refused(
-            f"metadata.annotations and their copies for downward API volumes have {size} bytes, "
+            f"metadata.annotations and their copies for the downward API have {size} bytes, "
             f"{MAX_ANNOTATION_BYTES} are allowed; shorten metadata.annotations"
         )
 
@@ -207,15 +208,13 @@ def _unique(values: list[str]) -> list[str]:
 # --- Volumes ---------------------------------------------------------------------------------------------
 
 
-def _convert_volumes(
-    spec: Json, v: Envelope, context: TenantContext, annotations: dict[str, str]
-) -> tuple[TokenSource, ...]:
+def _convert_volumes(spec: Json, v: Envelope, context: TenantContext) -> tuple[TokenSource, ...]:
     tokens: list[TokenSource] = []
     for volume in spec.get("volumes") or ():
         if (config_map := volume.get("configMap")) is not None:
             _rename_root_ca(config_map)
         elif (downward := volume.get("downwardAPI")) is not None:
-            _convert_items(downward, v, context, annotations)
+            _convert_items(downward, context)
         elif (image := volume.get("image")) is not None and context.policy.image_pull == ALWAYS:
             image["pullPolicy"] = ALWAYS
         elif volume.get("ephemeral") is not None:
@@ -224,7 +223,7 @@ def _convert_volumes(
             del volume["ephemeral"]
         elif (projected := volume.get("projected")) is not None:
             for source in projected.get("sources") or ():
-                _convert_projection(source, v, context, annotations, tokens)
+                _convert_projection(source, v, context, tokens)
     return tuple(tokens)
 
 
@@ -232,13 +231,12 @@ def _convert_projection(
     source: Json,
     v: Envelope,
     context: TenantContext,
-    annotations: dict[str, str],
     tokens: list[TokenSource],
 ) -> None:
     if (config_map := source.get("configMap")) is not None:
         _rename_root_ca(config_map)
     if (downward := source.get("downwardAPI")) is not None:
-        _convert_items(downward, v, context, annotations)
+        _convert_items(downward, context)
     if "serviceAccountToken" in source:
         wanted = source.pop("serviceAccountToken") or {}
         key = f"token-{len(tokens)}"
@@ -256,11 +254,10 @@ def _rename_root_ca(reference: Json) -> None:
         reference["name"] = names.TENANT_ROOT_CA
 
 
-def _convert_items(downward: Json, v: Envelope, context: TenantContext, annotations: dict[str, str]) -> None:
+def _convert_items(downward: Json, context: TenantContext) -> None:
     for item in downward.get("items") or ():
         if (reference := item.get("fieldRef")) is not None:
-            path = reference.get("fieldPath", "")
-            reference["fieldPath"] = pod_downward.field_path(path, v, context, annotations)
+            reference["fieldPath"] = pod_downward.field_path(reference.get("fieldPath", ""), context)
 
 
 # --- Containers ------------------------------------------------------------------------------------------

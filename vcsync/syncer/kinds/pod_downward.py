@@ -1,7 +1,7 @@
 """The downward API: containers get the fields of the tenant's Pod, and not those of the super cluster's Pod.
 
-Environment variables get literal values. Files follow changes, so they refer to annotations of the super Pod that contain
-the tenant's values and are kept up to date.
+Labels that the super Pod has under the same key are shown as they are. For all other labels and annotations, variables and files
+refer to annotations of the super Pod that contain the tenant's values and are kept up to date.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from vcsync.api import names
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.kinds.metadata import is_stripped
+from vcsync.syncer.kinds.keys import is_shown_as_is
 from vcsync.syncer.kinds.plan import TenantContext
 
 ALL_LABELS: Final = names.DOWNWARD_PREFIX + "labels"
@@ -63,7 +63,7 @@ def format_map(values: Mapping[str, str]) -> str:
 def env_entries(entry: Mapping[str, Any], v: Envelope, context: TenantContext) -> list[dict[str, Any]]:
     """Return the environment entries for a tenant's entry with a `fieldRef`.
 
-    It is the same entry if the field has the same value in the super cluster.
+    It refers to the same field if that has the same value in the super cluster.
     """
     path = entry["valueFrom"]["fieldRef"].get("fieldPath", "")
     value: str | None = None
@@ -77,56 +77,83 @@ def env_entries(entry: Mapping[str, Any], v: Envelope, context: TenantContext) -
             "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
         }
         return [node, {"name": entry["name"], "value": f"$({NODE_VARIABLE}).{context.super_id}"}]
-    elif (subscript := _subscript(path)) is not None and is_stripped(subscript[1], context):
-        value = _values(v, subscript[0]).get(subscript[1], "")
     if value is None:
-        return [dict(entry)]
+        reference = {**entry["valueFrom"]["fieldRef"], "fieldPath": field_path(path, context)}
+        return [{**entry, "valueFrom": {"fieldRef": reference}}]
     # Literal values are subject to $(VAR) expansion, values from a fieldRef are not.
     return [{"name": entry["name"], "value": value.replace("$", "$$")}]
 
 
-def field_path(path: str, v: Envelope, context: TenantContext, extra: dict[str, str]) -> str:
-    """Return the field of the super Pod that has the value of `path` of the tenant's Pod.
+def field_path(path: str, context: TenantContext) -> str:
+    """Return the field of the super Pod that has the value of a field of the tenant's Pod.
 
     Args:
-        path: `fieldPath` of an item of a downward API volume.
-        v: the tenant's Pod.
+        path: `fieldPath` of an item of a downward API volume, or of a variable.
         context: the tenant's settings.
-        extra: receives the annotations that the super Pod needs for it.
     """
     if path == "metadata.namespace":
         return _annotation_path(names.NAMESPACE)
     if path == "metadata.uid":
         return _annotation_path(names.UID)
-    if (key := _WHOLE.get(path)) is not None:
-        extra[key] = format_map(_values(v, path))
+    if (key := _key(path, context)) is not None:
         return _annotation_path(key)
+    return path
+
+
+def _key(path: str, context: TenantContext) -> str | None:
+    """Return the annotation of the super Pod that shows a field; None if another field does."""
+    if (key := _WHOLE.get(path)) is not None:
+        return key
     subscript = _subscript(path)
-    if subscript is None or not is_stripped(subscript[1], context):
-        return path
-    digest = hashlib.sha256(path.encode()).hexdigest()[:_HASH_LENGTH]
-    key = names.DOWNWARD_PREFIX + digest
-    extra[key] = _values(v, subscript[0]).get(subscript[1], "")
-    return _annotation_path(key)
+    if subscript is None or is_shown_as_is(*subscript, context):
+        return None
+    return names.DOWNWARD_PREFIX + hashlib.sha256(path.encode()).hexdigest()[:_HASH_LENGTH]
 
 
-def volume_items(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every item of the Pod's downward API volumes and projections."""
+def paths(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every `fieldPath` of the Pod's downward API volumes, projections and environment variables."""
     for volume in spec.get("volumes") or ():
-        if (source := volume.get("downwardAPI")) is not None:
-            yield from source.get("items") or ()
-        for projection in (volume.get("projected") or {}).get("sources") or ():
-            if (source := projection.get("downwardAPI")) is not None:
-                yield from source.get("items") or ()
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+        for source in sources:
+            for item in (source.get("downwardAPI") or {}).get("items") or ():
+                if (reference := item.get("fieldRef")) is not None:
+                    yield reference.get("fieldPath", "")
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            for variable in container.get("env") or ():
+                if (reference := (variable.get("valueFrom") or {}).get("fieldRef")) is not None:
+                    yield reference.get("fieldPath", "")
 
 
 def extra_annotations(spec: Mapping[str, Any], v: Envelope, context: TenantContext) -> dict[str, str]:
-    """Return the annotations that the super Pod needs for the downward API volumes of the tenant's Pod."""
+    """Return the annotations that the super Pod needs for the downward API of the tenant's Pod.
+
+    Args:
+        spec: the tenant's spec.
+        v: the tenant's Pod.
+        context: the tenant's settings.
+    """
     extra: dict[str, str] = {}
-    for item in volume_items(spec):
-        if (reference := item.get("fieldRef")) is not None:
-            field_path(reference.get("fieldPath", ""), v, context, extra)
+    for path in paths(spec):
+        if (key := _key(path, context)) is None or key in extra:
+            continue
+        subscript = _subscript(path)
+        if subscript is None:
+            extra[key] = format_map(_values(v, path))
+        else:
+            extra[key] = _values(v, subscript[0]).get(subscript[1], "")
     return extra
+
+
+def shown_as_is(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (labels or annotations, key) of what a Pod's own downward API shows.
+
+    Args:
+        spec: the super Pod's spec.
+    """
+    for path in paths(spec):
+        if (subscript := _subscript(path)) is not None:
+            yield subscript[0].removeprefix("metadata."), subscript[1]
 
 
 def _annotation_path(key: str) -> str:

@@ -116,7 +116,7 @@ def update(
     resizes = [*_resizes("containers", want.containers, have.containers)]
     resizes += _resizes("initContainers", want.init_containers, have.init_containers)
     refused += ephemeral.reasons
-    changes, notices = _metadata(v, p, context, refused)
+    changes, notices = _metadata(v, p, context, refused, debugged=bool(ephemeral.added))
     actions: list[Action] = []
     if changes or spec:
         body: dict[str, Any] = {"metadata": {**changes, "uid": p.uid}}
@@ -144,12 +144,12 @@ def _subresource(p: Envelope, body: dict[str, Any], subresource: str) -> Patch:
 
 
 def _metadata(
-    v: Envelope, p: Envelope, context: TenantContext, refused: list[str]
+    v: Envelope, p: Envelope, context: TenantContext, refused: list[str], *, debugged: bool
 ) -> tuple[dict[str, Any], tuple[Notify, ...]]:
-    labels = metadata.desired_labels(v, context)
+    labels = metadata.desired_labels(PODS, v, context)
     labels[names.CLUSTER] = context.key
-    annotations = metadata.desired_annotations(v, context)
-    if any(key.startswith(names.DOWNWARD_PREFIX) for key in p.annotations):
+    annotations = metadata.desired_annotations(PODS, v, context)
+    if debugged or any(key.startswith(names.DOWNWARD_PREFIX) for key in p.annotations):
         annotations |= pod_downward.extra_annotations(untyped(v.spec), v, context)
     notices: tuple[Notify, ...] = ()
     reported = p.annotations.get(names.REFUSED)
@@ -157,10 +157,26 @@ def _metadata(
         text = annotations[names.REFUSED] = "; ".join(refused)
         if text != reported:
             notices = (Notify("Warning", metadata.POLICY_REFUSED, text),)
-    changes = metadata.metadata_patch(v, p, context, labels=labels, annotations=annotations)
+    changes = metadata.metadata_patch(PODS, v, p, context, labels=labels, annotations=annotations)
+    _keep_shown(v, p, changes)
     if reported is not None and not refused:
         changes.setdefault("annotations", {})[names.REFUSED] = None
     return changes, notices
+
+
+def _keep_shown(v: Envelope, p: Envelope, changes: dict[str, Any]) -> None:
+    """Drop removals of what p's downward API shows and the tenant has: its files and variables would become empty.
+
+    Such Pods were created when these keys were copied. The values stay as they are until the Pod ends.
+    """
+    if not any(value is None for changed in changes.values() for value in changed.values()):
+        return
+    tenants = {"labels": v.labels, "annotations": v.annotations}
+    for part, key in pod_downward.shown_as_is(untyped(p.spec)):
+        if key in tenants[part] and changes.get(part, {}).get(key, "") is None:
+            del changes[part][key]
+            if not changes[part]:
+                del changes[part]
 
 
 # --- Spec ------------------------------------------------------------------------------------------------

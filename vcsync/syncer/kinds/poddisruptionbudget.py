@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct, ValidationError, field
 
 from vcsync.api import names
-from vcsync.kube.resources import POD_DISRUPTION_BUDGETS
+from vcsync.kube.resources import POD_DISRUPTION_BUDGETS, PODS
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.merge_patch import create_merge_patch
 from vcsync.objects.selectors import InvalidSelector, LabelSelector, Selector, compile_selector
-from vcsync.syncer.kinds import metadata, stripped_selector
+from vcsync.syncer.kinds import keys, metadata, stripped_selector
 from vcsync.syncer.kinds.disruption_floors import (
     CLOSED,
     TURN_SECONDS,
@@ -75,6 +75,8 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
     spec: dict[str, Any] = untyped(v.spec)
     if (unknown := sorted(stripped_selector.keys(spec.get("selector"), context))) and not v.deleting:
         return _not_enforced(v, p, unknown[0], context)
+    if selector := spec.get("selector"):
+        spec["selector"] = keys.label_selector(selector, PODS, context)
     if p is None:
         return EMPTY if v.deleting else _create(v, spec, context, view)
     if (unsettled := metadata.settle_identity(POD_DISRUPTION_BUDGETS, v, p, context)) is not None:
@@ -94,7 +96,7 @@ def _create(v: Envelope, spec: Mapping[str, Any], context: TenantContext, view: 
     body: dict[str, Any] = {
         "apiVersion": POD_DISRUPTION_BUDGETS.api_version,
         "kind": POD_DISRUPTION_BUDGETS.kind,
-        "metadata": metadata.super_metadata(v, context),
+        "metadata": metadata.super_metadata(POD_DISRUPTION_BUDGETS, v, context),
         "spec": convert(spec, CLOSED, context),
     }
     return Plan((Create("super", POD_DISRUPTION_BUDGETS, body["metadata"]["namespace"], body),))
@@ -143,7 +145,7 @@ def _compare(v: Envelope, p: Envelope, spec: Mapping[str, Any], context: TenantC
         else Step(CLOSED, claims.get(context.super_id))
     )
     fields = create_merge_patch(actual, convert(spec, step.minimum, context))
-    changes = metadata.metadata_patch(v, p, context)
+    changes = metadata.metadata_patch(POD_DISRUPTION_BUDGETS, v, p, context)
     if fields:
         # A write that lowers `minAvailable` must not overtake another one, so it names the version that it was decided from.
         changes["resourceVersion"] = p.resource_version

@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from vcsync.api import names
-from vcsync.kube.resources import SERVICES
+from vcsync.kube.resources import PODS, SERVICES
 from vcsync.objects.envelope import Envelope, decode, untyped
-from vcsync.syncer.kinds import balancer_status, cluster_ips, ip_families, metadata, reachability
+from vcsync.syncer.kinds import balancer_status, cluster_ips, ip_families, keys, metadata, reachability
 from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
@@ -120,6 +120,8 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
     if is_api_service(v.namespace, v.name):
         return EMPTY
     spec: dict[str, Any] = untyped(v.spec)
+    if selector := spec.get("selector"):
+        spec["selector"] = keys.match_labels(selector, PODS, context)
     placement = view.placement(v.namespace)
     if placement is not None and placement.name_server_only:
         spec.pop("selector", None)  # none of its Pods is here; the tenant's Endpoints have their addresses
@@ -137,7 +139,7 @@ def plan(  # noqa: PLR0911 - each return is a case of its own
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
     if cluster_ips.differ(cluster_ips.kept(spec, context), actual) and not is_name_server(v):
         return Plan((Delete("super", SERVICES, p.namespace, p.name, p.uid),))
-    changes = metadata.metadata_patch(v, p, context, annotations=_annotations(v, spec, context))
+    changes = metadata.metadata_patch(SERVICES, v, p, context, annotations=_annotations(v, spec, context))
     mark, notices = _missing_family(spec, actual, p, context)
     if mark:
         changes["annotations"] = changes.get("annotations", {}) | mark
@@ -247,7 +249,7 @@ def _create(v: Envelope, spec: dict[str, Any], context: TenantContext, view: Vie
     body: dict[str, Any] = {
         "apiVersion": SERVICES.api_version,
         "kind": SERVICES.kind,
-        "metadata": metadata.super_metadata(v, context),
+        "metadata": metadata.super_metadata(SERVICES, v, context),
         "spec": convert(spec),
     }
     body["metadata"]["annotations"] |= _cluster_ip_annotation(spec)
@@ -285,7 +287,7 @@ def _cluster_ip_annotation(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _annotations(v: Envelope, spec: Mapping[str, Any], context: TenantContext) -> dict[str, str]:
-    return metadata.desired_annotations(v, context) | _cluster_ip_annotation(spec)
+    return metadata.desired_annotations(SERVICES, v, context) | _cluster_ip_annotation(spec)
 
 
 # --- Downward comparison ---------------------------------------------------------------------------------

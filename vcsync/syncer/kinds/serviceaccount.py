@@ -34,7 +34,7 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
     adopt = view if v.name == DEFAULT else None
     if (unsettled := metadata.settle_identity(SERVICE_ACCOUNTS, v, p, context, adopt=adopt)) is not None:
         return unsettled
-    changes = metadata.metadata_patch(v, p, context)
+    changes = metadata.metadata_patch(SERVICE_ACCOUNTS, v, p, context)
     actual = _decode(p)
     fields: dict[str, Any] = {}
     if actual.imagePullSecrets != wanted:
@@ -52,7 +52,7 @@ def _create(v: Envelope, pull_secrets: list[dict[str, Any]], context: TenantCont
     body: dict[str, Any] = {
         "apiVersion": SERVICE_ACCOUNTS.api_version,
         "kind": SERVICE_ACCOUNTS.kind,
-        "metadata": metadata.super_metadata(v, context),
+        "metadata": metadata.super_metadata(SERVICE_ACCOUNTS, v, context),
         "automountServiceAccountToken": False,
     }
     if pull_secrets:

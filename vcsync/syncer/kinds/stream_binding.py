@@ -42,7 +42,7 @@ def bind(v: Envelope, namespace: str, context: TenantContext, view: View) -> tup
     found = decode(binding.rest, _Binding)
     if found.role_ref != _ROLE:
         return ()
-    changes = metadata.metadata_patch(v, binding, context, **_metadata(v, context))
+    changes = metadata.metadata_patch(ROLE_BINDINGS, v, binding, context, **_metadata(v, context))
     subjects = _subjects(context)
     wrong = {} if found.subjects == subjects else {"subjects": subjects}
     return metadata.super_patch(ROLE_BINDINGS, binding, changes, wrong)

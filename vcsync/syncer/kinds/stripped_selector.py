@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds.keys import is_stripped
 from vcsync.syncer.kinds.plan import Action, Notify, Plan, TenantContext, Wait
 
 NOT_ENFORCED: Final = "NotEnforced"
@@ -20,7 +20,7 @@ def keys(selector: Mapping[str, Any] | None, context: TenantContext) -> Iterator
         return
     used = [*(selector.get("matchLabels") or ())]
     used += [each.get("key", "") for each in selector.get("matchExpressions") or ()]
-    yield from (key for key in used if metadata.is_stripped(key, context))
+    yield from (key for key in used if is_stripped(key, context))
 
 
 def not_enforced(resource: Resource, v: Envelope, key: str, *actions: Action) -> Plan:

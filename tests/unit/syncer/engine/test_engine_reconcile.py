@@ -388,6 +388,26 @@ async def test_reserved_names_on_a_tenants_object_are_reported_once(scene: Scene
     assert names.SUPER_CLUSTER not in notice.message, "that is the tenant's to set"
 
 
+async def test_what_a_write_notes_as_left_out_is_reported_once(scene: Scene) -> None:
+    scene.v(CONFIG_MAPS, "settings")
+
+    def noting(v: Envelope | None, p: Envelope | None) -> Plan:
+        create = creating(CONFIG_MAPS, "settings")
+        if p is None and isinstance(create.actions[0], Create):
+            create.actions[0].body["metadata"]["annotations"] = {
+                names.LEFT_OUT: "metadata.annotations a.io/b"
+            }
+        return create if p is None else EMPTY
+
+    scene.plans["configmaps"] = noting
+    await scene.reconciler.reconcile(MAP)
+    await scene.reconciler.reconcile(MAP)
+    [notice] = scene.notices
+    assert notice.reason == "AnnotationsLeftOut"
+    assert notice.message.startswith("metadata.annotations a.io/b: not copied")
+    assert "podPolicy.annotations" in notice.message
+
+
 async def test_no_name_of_the_super_cluster_reaches_the_tenant(scene: Scene) -> None:
     scene.v(CONFIG_MAPS, "settings")
     scene.super.failures["create configmaps"] = refusal(Forbidden, f"no, not in {PLACE} of {KEY}", "r1")

@@ -9,7 +9,7 @@ from kinds_bench import CONTEXT, KEY, Bench, super_ns
 from vcsync.api import names
 from vcsync.kube.resources import CONFIG_MAPS
 from vcsync.objects.envelope import Envelope, OwnerReference
-from vcsync.syncer.kinds import metadata
+from vcsync.syncer.kinds import keys, metadata
 from vcsync.syncer.kinds.plan import Delete, Notify
 
 OWN_CONTEXT = msgspec.structs.replace(
@@ -45,8 +45,8 @@ OWN_CONTEXT = msgspec.structs.replace(
     ],
 )
 def test_keys_that_are_not_copied(key: str, stripped: bool) -> None:
-    assert metadata.is_stripped(key, OWN_CONTEXT) is stripped
-    assert (key in metadata.copied({key: "v"}, OWN_CONTEXT)) is not stripped
+    assert keys.is_stripped(key, OWN_CONTEXT) is stripped
+    assert (key in keys.copied_labels({key: "v"}, CONFIG_MAPS, OWN_CONTEXT)) is not stripped
 
 
 def test_a_copied_object_names_its_owner() -> None:
@@ -58,7 +58,7 @@ def test_a_copied_object_names_its_owner() -> None:
         annotations={names.CLUSTER: "other", names.UID: "forged", "note": "n"},
         owners=(OwnerReference("apps/v1", "ReplicaSet", "rs", "u0", controller=True),),
     )
-    result = metadata.super_metadata(v, CONTEXT)
+    result = metadata.super_metadata(CONFIG_MAPS, v, CONTEXT)
     assert result["namespace"] == super_ns("shop")
     assert result["labels"] == {
         "app": "a",
@@ -67,7 +67,8 @@ def test_a_copied_object_names_its_owner() -> None:
         names.VC_NAMESPACE: "acme",
     }
     assert result["annotations"] == {
-        "note": "n",
+        names.COPIED_ANNOTATIONS: "[]",
+        names.LEFT_OUT: "metadata.annotations note",
         names.CLUSTER: KEY,
         names.UID: "u1",
         names.NAMESPACE: "shop",
@@ -80,7 +81,7 @@ def test_a_copied_object_names_its_owner() -> None:
 
 def test_a_name_too_long_for_a_label_is_only_in_the_annotation() -> None:
     context = msgspec.structs.replace(CONTEXT, vc_name="n" * 64)
-    result = metadata.super_metadata(Envelope("x", "shop", "u1"), context)
+    result = metadata.super_metadata(CONFIG_MAPS, Envelope("x", "shop", "u1"), context)
     assert names.VC_NAME not in result["labels"]
     assert result["annotations"][names.VC_NAME] == "n" * 64
 
@@ -133,7 +134,7 @@ def test_any_metadata_of_a_tenant_keeps_the_owner_and_settles_with_one_patch(
 ) -> None:
     v = Envelope("x", "shop", "u1", labels=labels, annotations=annotations)
     p = Envelope("x", super_ns("shop"), "p1", labels=other, annotations=other)
-    patch = metadata.metadata_patch(v, p, OWN_CONTEXT)
+    patch = metadata.metadata_patch(CONFIG_MAPS, v, p, OWN_CONTEXT)
 
     def applied(current: dict[str, str], change: dict[str, str | None]) -> dict[str, str]:
         return {key: value for key, value in (current | change).items() if value is not None}
@@ -145,7 +146,7 @@ def test_any_metadata_of_a_tenant_keeps_the_owner_and_settles_with_one_patch(
         labels=applied(other, patch.get("labels", {})),
         annotations=applied(other, patch.get("annotations", {})),
     )
-    assert metadata.metadata_patch(v, after, OWN_CONTEXT) == {}
+    assert metadata.metadata_patch(CONFIG_MAPS, v, after, OWN_CONTEXT) == {}
     assert metadata.identify(v, after, OWN_CONTEXT) is metadata.Identity.OURS
     assert after.labels[names.CONTROLLED] == "true"
 

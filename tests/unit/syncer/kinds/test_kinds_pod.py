@@ -310,7 +310,7 @@ def test_a_pod_that_runs_stays_when_the_registries_change(bench: Bench) -> None:
 def test_too_large_annotations_are_refused_and_not_retried(bench: Bench) -> None:
     items = [{"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}}]
     make(
-        bench, {"volumes": [{"name": "v", "downwardAPI": {"items": items}}]}, annotations={"a": "x" * 200_000}
+        bench, {"volumes": [{"name": "v", "downwardAPI": {"items": items}}]}, annotations={"a": "x" * 262_100}
     )
     bench.settle("pods", "shop", "web")
     assert not bench.has("super", PODS, "web")
@@ -326,6 +326,7 @@ def test_images_metadata_deadline_and_tolerations_are_updated(bench: Bench) -> N
         "initContainers": [{"name": "init", "image": "i:1"}],
         "tolerations": [{"key": "a", "operator": "Exists"}],
     }
+    bench.context = msgspec.structs.replace(CONTEXT, policy=PodPolicy(annotations=("n",)))
     running(bench, spec, labels={"v": "1"}, annotations={"n": "1"})
     p = p_of(bench)
     p["spec"]["containers"].append({"name": "injected", "image": "sidecar:1"})

@@ -242,12 +242,8 @@ def field_ref(path: str) -> Json:
     [
         ("metadata.namespace", "shop"),
         ("metadata.uid", UID),
-        ("metadata.labels['topology.kubernetes.io/zone']", "z$$1"),
-        ("metadata.labels['tenancy.x-k8s.io/cluster']", ""),
-        ("metadata.annotations['k8s.io/note']", "n"),
         ("metadata.name", None),
         ("metadata.labels['app']", None),
-        ("metadata.annotations['acme.com/x']", None),
         ("status.podIP", None),
         ("status.hostIP", None),
         ("spec.serviceAccountName", None),
@@ -261,6 +257,29 @@ def test_variables_have_the_values_of_the_tenants_pod(path: str, value: str | No
     )
     said = env(spec["containers"][0])["X"]
     assert said == (field_ref(path) if value is None else value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.labels['topology.kubernetes.io/zone']", "z$1"),
+        ("metadata.labels['istio.io/rev']", "canary"),
+        ("metadata.labels['tenancy.x-k8s.io/cluster']", ""),
+        ("metadata.annotations['k8s.io/note']", "n"),
+        ("metadata.annotations['acme.com/x']", "$(HOME)"),
+        ("metadata.annotations['acme.com/absent']", ""),
+    ],
+)
+def test_variables_show_what_is_not_copied_by_annotations_of_vcsync(path: str, value: str) -> None:
+    body = convert(
+        {"containers": [{"name": "a", "env": [{"name": "X", "valueFrom": field_ref(path)}]}]},
+        labels={"topology.kubernetes.io/zone": "z$1", "istio.io/rev": "canary"},
+        annotations={"k8s.io/note": "n", "acme.com/x": "$(HOME)"},
+    )[0]
+    said = env(body["spec"]["containers"][0])["X"]["fieldRef"]["fieldPath"]
+    key = said.removeprefix("metadata.annotations['").removesuffix("']")
+    assert key.startswith(names.DOWNWARD_PREFIX)
+    assert body["metadata"]["annotations"][key] == value
 
 
 def test_the_node_variable_has_the_virtual_nodes_name() -> None:
@@ -343,7 +362,7 @@ def test_annotations_whose_copies_are_too_large_are_refused() -> None:
         "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.annotations"}}]},
     }
     with pytest.raises(pod_convert.Refused, match=r"metadata\.annotations"):
-        convert({"volumes": [volume]}, annotations={"big": "x" * 140_000})
+        convert({"volumes": [volume]}, annotations={"big": "x" * 262_100})
 
 
 # --- Affinity ---

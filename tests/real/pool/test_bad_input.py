@@ -314,6 +314,16 @@ def test_our_labels_annotations_and_finalizers_have_no_effect_when_a_tenant_sets
 # Limits
 
 
+@pytest.fixture
+def allowed(pool: Pool) -> Iterator[None]:
+    """Let tenant acme have its annotations in super clusters."""
+    keys = ["example.com/*", "kkk*"]
+    pool.configure("acme", podPolicy={"annotations": keys}, servicePolicy={"annotations": keys})
+    yield
+    pool.configure("acme", podPolicy={"annotations": None}, servicePolicy={"annotations": None})
+
+
+@pytest.mark.usefixtures("allowed")
 def test_names_labels_and_annotations_at_their_limits_work(pool: Pool) -> None:
     suffix = pool.new_space().name.removeprefix("ns-")
     longest = "a" * (LONGEST_NAME - 7) + "-" + suffix
@@ -356,6 +366,7 @@ def test_names_labels_and_annotations_at_their_limits_work(pool: Pool) -> None:
         eventually(lambda: space.get("pods", longest) is None)
 
 
+@pytest.mark.usefixtures("allowed")
 def test_annotations_without_room_for_ours_are_explained(pool: Pool, space: Space) -> None:
     room = 256 * 1024 - len("example.com/full")
     post(space, "configmaps", config_map("full", {}, annotations={"example.com/full": "x" * room}))
@@ -412,6 +423,7 @@ def test_a_config_map_too_large_to_be_written_is_explained(pool: Pool, neighbour
         remove(space)
 
 
+@pytest.mark.usefixtures("allowed")
 def test_unicode_and_control_characters_are_synced_unchanged(pool: Pool, space: Space) -> None:
     post(
         space,

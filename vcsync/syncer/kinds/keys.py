@@ -259,8 +259,8 @@ def left_out_message(resource: Resource, text: str) -> str:
     """
     policy = "servicePolicy" if resource in _OF_NETWORKS else "podPolicy"
     return (
-        f"{text}: not copied to the clusters your Pods run on, since programs there may obey them; they have no effect there: "
-        f"remove them, or ask the operator to allow them in {policy}.annotations and {policy}.labels"
+        "without effect in the clusters your Pods run on, since programs there may obey it; remove it, or "
+        f"ask the operator to allow it in {policy}.annotations or {policy}.labels: {text}"
     )
 
 

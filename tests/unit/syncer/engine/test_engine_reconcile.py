@@ -404,7 +404,7 @@ async def test_what_a_write_notes_as_left_out_is_reported_once(scene: Scene) -> 
     await scene.reconciler.reconcile(MAP)
     [notice] = scene.notices
     assert notice.reason == "AnnotationsLeftOut"
-    assert notice.message.startswith("metadata.annotations a.io/b: not copied")
+    assert notice.message.endswith(": metadata.annotations a.io/b")
     assert "podPolicy.annotations" in notice.message
 
 

@@ -20,6 +20,7 @@ from vcsync.fairqueue.errors import LastError, LastErrors
 from vcsync.fairqueue.queue import FairQueue
 from vcsync.fairqueue.reconciles import Reconciles, Result, current
 from vcsync.fairqueue.timeline import Timeline
+from vcsync.process.marks import marked
 
 K = TypeVar("K", bound=Hashable)
 
@@ -246,7 +247,7 @@ class WorkerPool(Generic[K]):
         structlog.contextvars.bind_contextvars(reconcile=reconcile.id)
         result: Result = "error"
         try:
-            again = await self._handle(group, item)
+            again = await marked(reconcile.controller, group, self._handle(group, item), item)
             if again is not None:
                 self._queue.again(group, item, again, now=self._clock())
             result = "success" if again is None else "requeue_after"

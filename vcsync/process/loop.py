@@ -1,9 +1,14 @@
-"""Starts a process's event loop, with uvloop if it is installed, and tunes the garbage collector."""
+"""Starts a process's event loop, with uvloop if it is installed, watches it, and tunes the garbage collector."""
 
 import asyncio
 import gc
-from collections.abc import Coroutine
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+
+from vcsync.process.marks import MarkingExecutor
+from vcsync.process.watchdog import LIMITS, Watchdog
 
 T = TypeVar("T")
 
@@ -11,7 +16,8 @@ T = TypeVar("T")
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on uvloop if it is installed.
 
-    An idle TLS stream on uvloop needs a fifth of the memory that it needs on asyncio's own loop.
+    An idle TLS stream on uvloop needs a fifth of the memory that it needs on asyncio's own loop. A watchdog ends the process if
+    the loop stands for too long; see `vcsync.process.watchdog`.
     """
     try:
         import uvloop  # noqa: PLC0415 - optional
@@ -19,8 +25,34 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         factory = None
     else:
         factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=factory) as runner, _watched(runner.get_loop()):
         return runner.run(main)
+
+
+@contextmanager
+def _watched(running: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Watch a loop of the main thread, and mark what its threads run."""
+    global _watchdog  # noqa: PLW0603 - a process has one
+    running.set_default_executor(MarkingExecutor(thread_name_prefix="asyncio"))
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _watchdog = Watchdog(running, LIMITS)
+    _watchdog.start()
+    try:
+        yield
+    finally:
+        _watchdog.stop()
+        _watchdog = None
+
+
+_watchdog: Watchdog | None = None
+
+
+def started() -> None:
+    """Tell the watchdog that the process has started, and serves or works for tenants from now on."""
+    if _watchdog is not None:
+        _watchdog.started()
 
 
 def tune_gc() -> None:

@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from vcsync.fairqueue import ObjectName
+from vcsync.process.stall_counts import STALLS
 from vcsync.status.plain import plain
 
 MAX_SERIES_PER_FAMILY = 5_000
@@ -173,4 +174,5 @@ def registry(sources: Mapping[str, StatusSource]) -> CollectorRegistry:
     own = CollectorRegistry(auto_describe=False)
     ProcessCollector(registry=own)
     own.register(SourcesCollector(sources))
+    own.register(STALLS)
     return own

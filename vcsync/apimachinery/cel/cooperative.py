@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 from vcsync.apimachinery.cel.authorizing import WAIT, Pending
 from vcsync.apimachinery.cel.values import CostExceeded, Work
+from vcsync.process.marks import MarkingExecutor
 from vcsync.process.tasks import retrieve
 
 SHORT_STEPS = 2_000
@@ -128,8 +128,8 @@ def charge_steps(steps: int) -> None:
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, "cel")
+def _threads() -> MarkingExecutor:
+    return MarkingExecutor(THREADS, "cel")
 
 
 # A forked process does not have its parent's threads, and would wait for them forever.

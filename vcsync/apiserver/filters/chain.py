@@ -51,6 +51,7 @@ from vcsync.apiserver.request.request_info import (
 from vcsync.apiserver.requestlimits.limiter import Limiter
 from vcsync.apiserver.resourcemetrics.handler import ResourceMetrics
 from vcsync.apiserver.storage.interface import StoreFull, StoreUnavailable
+from vcsync.process.marks import marked
 
 
 class FilterChain:
@@ -134,7 +135,7 @@ class FilterChain:
     async def _filter(
         self, incoming: Incoming, info: RequestInfo, query: Query, warnings: list[str]
     ) -> Reply | Stream:
-        """Apply the filters in order.
+        """Apply the filters in order, those that know the tenant below its mark.
 
         Raises:
             StatusError: A filter or the handler refuses the request.
@@ -152,6 +153,25 @@ class FilterChain:
         if info.path.startswith(OPERATOR):
             return await self._operate(incoming, info, query, caller)
         tenant = resolve_tenant(identity, caller, info)
+        served = self._serve(incoming, info, query, tenant, caller, warnings)
+        known = tenant if identity.exists(tenant) else ""  # anybody could make up names
+        return await marked("request", known, served, incoming.method, incoming.path)
+
+    async def _serve(  # noqa: PLR0917 - what the filters have found out
+        self,
+        incoming: Incoming,
+        info: RequestInfo,
+        query: Query,
+        tenant: str,
+        caller: Caller,
+        warnings: list[str],
+    ) -> Reply | Stream:
+        """Apply the other filters in order, to a request whose tenant is known.
+
+        Raises:
+            StatusError: A filter or the handler refuses the request.
+        """
+        identity = self._identity
         if self._meter is not None:
             incoming.usage = self._meter.counters(tenant, caller)
         limit(self._limiter, incoming, info, tenant, caller)

@@ -41,6 +41,7 @@ from vcsync.apiserver.storage.listeners import notify
 from vcsync.apiserver.watch.cacher import Cacher
 from vcsync.apiserver.watch.watcher import Watches
 from vcsync.process import logs, loop
+from vcsync.process.marks import marked
 
 PIECE = 128 * 1024
 """Size of the pieces in which long texts go from one process to the other, in bytes."""
@@ -86,6 +87,7 @@ class Worker:
         """Create what writes need."""
         self._backend = _WriteBackend(self.link, setup)
         loop.tune_gc()
+        loop.started()
 
     def changed(self, changes: Sequence[Change]) -> None:
         """Update what is cached of the store."""
@@ -105,7 +107,8 @@ class Worker:
         """
         backend = self._backend
         assert backend is not None  # noqa: S101 - `setup` is called first
-        result = await backend.write(replace(job, body=await self._receive(number)) if long else job)
+        whole = replace(job, body=await self._receive(number)) if long else job
+        result = await marked("request", job.tenant, backend.write(whole), job.info.path)
         if result.reply is None or sum(map(len, result.reply.body)) <= PIECE:
             return result
         await self._send(number, result.reply.body)

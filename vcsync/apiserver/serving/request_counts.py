@@ -6,6 +6,7 @@ from vcsync.apiserver.handlers.exchange import Incoming, Outgoing
 from vcsync.apiserver.request.caller import ALL, SYSTEM
 from vcsync.apiserver.request.reply import Stream
 from vcsync.apiserver.serving.tenant_metrics import TenantMetrics
+from vcsync.process.stall_counts import STALLS
 
 APPLY = "application/apply-patch"
 """Prefix of the content types of server-side apply."""
@@ -21,6 +22,7 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(STALLS)
         self.requests = Counter(
             "apiserver_request_total", "Requests by verb and code.", ("verb", "code"), registry=self.registry
         )

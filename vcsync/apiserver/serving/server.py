@@ -32,6 +32,7 @@ from vcsync.apiserver.serving.warning_headers import warning_headers
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import ConnectionRate, Listener
 from vcsync.process.loop_turns import turn
+from vcsync.process.marks import marked
 
 GZIP_BYTES = 128 * 1024
 """Size from which on answers are compressed, as with kube-apiserver."""
@@ -145,7 +146,8 @@ class Server:
             outgoing.last = not self._keeps(request, incoming.tenant)
             if incoming.seat is not None and isinstance(outgoing.answer, Stream):
                 incoming.seat.leave()  # open watches have a limit of their own
-            return await self._send_audited(request, incoming, outgoing, started)
+            sent = self._send_audited(request, incoming, outgoing, started)
+            return await marked("answer", incoming.tenant, sent, incoming.method, incoming.path)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:  # noqa: BLE001 - a defect ends one request, not the server

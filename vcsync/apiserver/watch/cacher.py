@@ -14,6 +14,7 @@ from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.storage.interface import Change, Compacted, Store, StoreError, tenant_of
 from vcsync.apiserver.storage.listeners import Listener, notify
+from vcsync.process.marks import run_marked
 
 RECENT_EVENTS = 8192
 RECENT_BYTES = 16 * 2**20
@@ -110,7 +111,7 @@ class CacheWatcher:
         if self._sink is None or not self._waiting:
             return
         try:
-            taken = self._sink(self._waiting)
+            taken = run_marked("watch", self._waiting[0].tenant, self._sink, self._waiting)
         except Exception:  # noqa: BLE001 - the task in `wait` meets the same error, and reports it
             taken = False
         if taken:
@@ -269,7 +270,16 @@ class Cacher:
         self.position = self._oldest_revision = position
 
     def _publish(self, changes: Sequence[Change]) -> None:
-        notify(self._listeners, changes, self._listener_failed)
+        tenants = {tenant_of(change.key) for change in changes}
+        tenant = tenants.pop() if len(tenants) == 1 else ""
+        run_marked(
+            "change",
+            "" if tenant.startswith("~") else tenant,
+            notify,
+            self._listeners,
+            changes,
+            self._listener_failed,
+        )
         for change in changes:
             topic = _topic(change.key)
             if topic is None:

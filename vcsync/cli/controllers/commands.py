@@ -57,6 +57,7 @@ def controllers(
 
 async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) -> None:
     connection = Connection.from_kubeconfig_file(data / ADMIN_KUBECONFIG)
+    loop.started()
     async with Client(connection, name="control plane", field_manager=f"vcsync/{ROLE_CONTROLLERS}") as server:
         role = Controllers(
             server,

@@ -166,6 +166,7 @@ async def _serve(  # noqa: PLR0917 - parts, each of its own type
         with local.serving(endpoint.url, plane.server.in_process(tls)):
             serving()
             loop.tune_gc()
+            loop.started()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_renew(folder, identity, names, tls))
                 tasks.create_task(identity.deletion.run())

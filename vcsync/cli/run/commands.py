@@ -446,6 +446,7 @@ def _serve(main: Coroutine[Any, Any, None], log_level: str, log_format: str) -> 
 
 async def _one(settings: Settings, name: str, make: MakeRole) -> None:
     """Run one role; its failure ends the process, whose supervisor restarts it."""
+    loop.started()
     async with (
         make() as role,
         StatusServer(settings.listen, {name: role}) as server,
@@ -460,6 +461,7 @@ async def _one(settings: Settings, name: str, make: MakeRole) -> None:
 
 async def _all(settings: Settings) -> None:
     """Run all roles until cancelled."""
+    loop.started()
     async with (
         Keeper() as keeper,
         StatusServer(settings.listen, keeper.sources) as server,

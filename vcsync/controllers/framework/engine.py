@@ -19,6 +19,7 @@ from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.resources import Resource
+from vcsync.process.marks import run_marked
 from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import skipped_objects
 
@@ -141,11 +142,15 @@ class Engine:
         ]
 
     def _waker(self, watches: Sequence[tuple[str, Watch]]) -> Callable[[Change], None]:
-        def wake(change: Change) -> None:
+        def queue(change: Change) -> None:
             view = self.view()
             for name, watch in watches:
                 for key in watch.keys(change, view):
                     self.wake(name, key, watch.gather(change, view, key) if watch.gather else 0.0)
+
+        def wake(change: Change) -> None:
+            about = change.new or change.old
+            run_marked("controllers", about.tenant if about else "", queue, change)
 
         return wake
 

@@ -381,6 +381,17 @@ def new_cluster_key(namespace: str, name: str, uid: str) -> str:
     return key
 
 
+def tenant_of_cluster_key(key: str) -> str:
+    """Return the name of the tenant whose VirtualCluster is in the usual namespace and has this cluster key.
+
+    Any other text is returned unchanged.
+    """
+    begin = f"{DEFAULT_VC_NAMESPACE}-"
+    digest, dash, name = key.removeprefix(begin).partition("-")
+    usual = key.startswith(begin) and len(digest) == _CLUSTER_KEY_HASH_LENGTH
+    return name if usual and dash and set(digest) <= set("0123456789abcdef") else key
+
+
 def volume_name(claim_uid: str) -> str:
     """Return the name of a tenant's PersistentVolume, by the UID of its claim, as upstream's provisioners name volumes."""
     return f"pvc-{claim_uid}"

@@ -49,6 +49,11 @@ def _watched(running: asyncio.AbstractEventLoop) -> Iterator[None]:
 _watchdog: Watchdog | None = None
 
 
+def taken_report() -> str:
+    """Return the report of the last process whose loop stood; see `Watchdog.taken_report`."""
+    return "" if _watchdog is None else _watchdog.taken_report()
+
+
 def started() -> None:
     """Tell the watchdog that the process has started, and serves or works for tenants from now on."""
     if _watchdog is not None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from vcsync.process.end_signal import END_SIGNAL
 from vcsync.process.marks import NOBODY, Mark, described, innermost
 from vcsync.process.stall_counts import STALLS
 from vcsync.process.stall_report import AGAIN, STANDS, suspects
@@ -33,8 +34,6 @@ STARTING = 10
 """While the process starts, the limits are so many times as long."""
 LATE_SECONDS = 10.0
 """Time after which it is logged that the process did not get the processor."""
-END_SIGNAL = signal.SIGPROF
-"""The signal that ends a stalled process; its supervisor sees it, and shells see the exit code 128 + 27."""
 RUNNING = "running.txt"
 """The report of the running process. It is empty unless the process stands, or ended while it did."""
 MOST_REPORTS = 10
@@ -87,17 +86,14 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._stacks = os.memfd_create("stacks")
         self._report: int | None = None
+        self._left = ""
 
     def start(self) -> None:
-        """Begin to watch. Call it in the main thread.
-
-        Raises:
-            OSError: The report cannot be written.
-        """
+        """Begin to watch. Call it in the main thread."""
         faulthandler.register(signal.SIGVTALRM, file=self._stacks, all_threads=True, chain=False)
         if self._limits.end:
             if self._limits.folder is not None:
-                self._report = _open_report(self._limits.folder)
+                self._open_report(self._limits.folder)
             report = sys.stderr if self._report is None else self._report
             faulthandler.register(END_SIGNAL, file=report, all_threads=True, chain=True)
         self._beat()
@@ -107,6 +103,20 @@ class Watchdog:
         """Apply the limit of a process that has started."""
         self._starting = False
         self._arm()
+
+    def taken_report(self) -> str:
+        """Return the report of the last process of the folder, the first time only; empty if it ended while its loop ran."""
+        left, self._left = self._left, ""
+        return left
+
+    def _open_report(self, folder: Path) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._left = left_report(folder)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._report = os.open(folder / RUNNING, flags, 0o600)
+        except OSError as error:
+            _log.warning("reports of stalls go to standard error", folder=str(folder), error=str(error))
 
     def stop(self) -> None:
         """Stop watching."""
@@ -176,12 +186,6 @@ class Watchdog:
         if self._report is not None and self._reported:
             head = f"{STANDS}{mark.name}\n{what}\n" if mark != NOBODY else ""
             os.write(self._report, f"{head}{stacks}{AGAIN}".encode())
-
-
-def _open_report(folder: Path) -> int:
-    """Open the report of this process."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return os.open(folder / RUNNING, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def left_report(folder: Path) -> str:

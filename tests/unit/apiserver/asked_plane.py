@@ -27,6 +27,9 @@ class Everybody:
     def is_suspended(self, tenant):
         return False
 
+    def why_aside(self, tenant):
+        return ""
+
     def tenants(self):
         return ["a", "b"]
 

@@ -274,7 +274,7 @@ def test_tenants_of_a_control_plane_are_listed(
     server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     item = {"name": "acme", "uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready"}
-    item |= {"controllers": "vcsync", "nodes": "virtual", "server": ""}
+    item |= {"controllers": "vcsync", "nodes": "virtual", "server": "", "aside": ""}
     server.answers[BASE] = (200, json.dumps({"items": [item]}).encode())
     assert main(["tenant", "list", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == [
@@ -289,6 +289,21 @@ def test_tenants_of_a_control_plane_are_listed(
     ]
     assert main(["tenant", "list", "--data", str(tmp_path), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == [item]
+
+
+def test_a_tenant_that_is_set_aside_is_shown_and_released(
+    server: type[StandIn], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = {"name": "acme", "uid": "u", "created": "2026-01-01T00:00:00Z", "phase": "Ready"}
+    item |= {"controllers": "vcsync", "aside": "its work stalled the server 2 times"}
+    server.answers[f"{BASE}/acme"] = (200, json.dumps(item).encode())
+    assert main(["tenant", "show", "acme", "--data", str(tmp_path), "-o", "wide"]) == 0
+    told = capsys.readouterr().out
+    assert "SetAside" in told
+    assert "its work stalled the server 2 times" in told
+    server.answers[f"{BASE}/acme/release"] = (200, json.dumps(item).encode())
+    assert main(["tenant", "release", "acme", "--data", str(tmp_path)]) == 0
+    assert "acme is served again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("options", "grace"), [((), 300), (("--grace-period", "7"), 7), (("--force",), 0)])

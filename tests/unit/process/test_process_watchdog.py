@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from vcsync.process import marks, stall_report, watchdog
+from vcsync.process.end_signal import END_SIGNAL
 from vcsync.process.marks import NOBODY, Mark
 from vcsync.process.stall_counts import MOST_TENANTS, StallCounts
 from vcsync.process.watchdog import left_report
@@ -19,6 +20,7 @@ PROGRAM = """
 import asyncio, re, sys, os, signal, time
 from pathlib import Path
 from vcsync.process import logs, loop, watchdog
+from vcsync.process.end_signal import END_SIGNAL
 from vcsync.process.marks import marked, run_marked
 from vcsync.process.stall_counts import STALLS
 
@@ -81,7 +83,7 @@ def lines(errors: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("what", ["endless", "deep", "locked", "thread"])
 def test_endless_work_ends_the_process_and_the_report_names_its_tenant(what: str, tmp_path: Path) -> None:
     ended = run(what, "acme", str(tmp_path))
-    assert ended.returncode == -watchdog.END_SIGNAL
+    assert ended.returncode == -END_SIGNAL
     report = left_report(tmp_path)
     found = stall_report.suspects(report)
     assert (found.tenants, found.sure) == ({"acme"}, True), report
@@ -97,7 +99,7 @@ def test_a_loop_that_stands_in_python_is_logged_while_it_stands(tmp_path: Path) 
 
 def test_work_without_a_mark_makes_nobody_suspect(tmp_path: Path) -> None:
     ended = run("endless", "", str(tmp_path))
-    assert ended.returncode == -watchdog.END_SIGNAL
+    assert ended.returncode == -END_SIGNAL
     found = stall_report.suspects(left_report(tmp_path))
     assert (found.mark, found.sure) == (NOBODY, False)
 

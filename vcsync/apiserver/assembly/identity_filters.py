@@ -43,6 +43,10 @@ class IdentityFilters(Rights):
         """Tell whether a tenant is suspended, so that its users may only read."""
         return self._identity.tenants.is_suspended(tenant)
 
+    def why_aside(self, tenant: str) -> str:
+        """Return why a tenant is set aside, or an empty text if it is not."""
+        return self._identity.tenants.why_aside(tenant)
+
     def tenants(self) -> Sequence[str]:
         """Return all tenants in order, including those that are being created or deleted."""
         return self._identity.tenants.spaces()

@@ -385,7 +385,11 @@ def assemble(
     if limiter is not None:
         metrics.registry.register(limiter.counts)
     long_running = LongRunningRequests(
-        identity.authenticate, identity.exists, guests, suspended=identity.is_suspended
+        identity.authenticate,
+        identity.exists,
+        guests,
+        suspended=identity.is_suspended,
+        aside=identity.why_aside,
     )
     limits = limits or Limits()
     storage_limit = StorageLimit(store, limits.storage_bytes, limits.storage_objects)

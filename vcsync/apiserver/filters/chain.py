@@ -25,6 +25,7 @@ from vcsync.apiserver.filters.long_running import track_long_running
 from vcsync.apiserver.filters.priority_and_fairness import wait_for_seat
 from vcsync.apiserver.filters.refusals import Refusals
 from vcsync.apiserver.filters.request_limits import limit, limit_anonymous
+from vcsync.apiserver.filters.set_aside import refuse_set_aside
 from vcsync.apiserver.filters.suspension import refuse_suspended
 from vcsync.apiserver.filters.tenant import OPERATOR, load_tenant, resolve_tenant
 from vcsync.apiserver.flow.dispatcher import SeatDispatcher
@@ -172,6 +173,7 @@ class FilterChain:
             StatusError: A filter or the handler refuses the request.
         """
         identity = self._identity
+        refuse_set_aside(identity, caller, info, tenant)
         if self._meter is not None:
             incoming.usage = self._meter.counters(tenant, caller)
         limit(self._limiter, incoming, info, tenant, caller)

@@ -29,6 +29,10 @@ class Identity(Protocol):
         """Tell whether a tenant is suspended."""
         ...
 
+    def why_aside(self, tenant: str) -> str:
+        """Return why a tenant is set aside, or an empty text if it is not."""
+        ...
+
     async def impersonate(
         self, caller: Caller, headers: Mapping[str, str], tenant: str, info: RequestInfo
     ) -> Caller:

@@ -3,8 +3,9 @@
 GET and POST tenants; GET, PATCH and DELETE tenants/NAME (DELETE: ?gracePeriodSeconds=N);
 GET tenants/NAME/kubeconfig?user=U&group=G, or ?credential=none, and &host=name for the tenant's host name in the URL;
 GET tenants/NAME/export; POST tenants/NAME/rotate; POST tenants/NAME/revoke; GET tenants/NAME/revocations;
-GET tenants/NAME/usage?from=TIME&to=TIME, also for NAME `all`.
-The controllers use POST tenants/NAME/certificates and POST tenants/NAME/tokens, whose results are signed with the tenant's keys.
+GET tenants/NAME/usage?from=TIME&to=TIME, also for NAME `all`; POST tenants/NAME/release.
+The controllers use POST tenants/NAME/certificates and POST tenants/NAME/tokens, whose results are signed with the tenant's keys,
+and POST tenants/NAME/stalls, which tells whose work stalled them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -120,6 +121,11 @@ class _Reference(msgspec.Struct, forbid_unknown_fields=True):
 class _Revoke(msgspec.Struct, forbid_unknown_fields=True):
     serial: str = ""
     user: str = ""
+
+
+class _Stalled(msgspec.Struct, forbid_unknown_fields=True):
+    work: str
+    sure: bool
 
 
 class OperatorApi:
@@ -280,6 +286,16 @@ class OperatorApi:
         await self._record(request.name)
         return _json(200, {"items": self._revocations.of(request.name)})
 
+    async def _stalled(self, request: _Request) -> Answer:
+        try:
+            told = msgspec.json.decode(await request.read(), type=_Stalled)
+        except msgspec.MsgspecError as error:
+            raise bad_request(f"say what ran as JSON: {error}") from error
+        return _json(200, self._shown(await self._lifecycle.stalled(request.name, told.work, sure=told.sure)))
+
+    async def _release(self, request: _Request) -> Answer:
+        return _json(200, self._shown(await self._lifecycle.release(request.name)))
+
     async def _usage(self, request: _Request) -> Answer:
         begin, end = _values(request.query, "from"), _values(request.query, "to")
         return _json(200, {"items": await usage_of(self._store, request.name, begin, end, self._clock())})
@@ -372,6 +388,8 @@ class OperatorApi:
             "server": record.upstream.server if record.upstream else "",
             "readable": record.upstream.readable if record.upstream else (),
             "suspended": record.suspended,
+            "stalls": record.stalls,
+            "aside": record.aside,
         }
 
     routes: ClassVar[
@@ -385,6 +403,8 @@ class OperatorApi:
         (True, "revoke"): {"POST": _revoke},
         (True, "revocations"): {"GET": _revoked},
         (True, "usage"): {"GET": _usage},
+        (True, "stalls"): {"POST": _stalled},
+        (True, "release"): {"POST": _release},
         (True, "certificates"): {"POST": _certificate},
         (True, "tokens"): {"POST": _token},
     }

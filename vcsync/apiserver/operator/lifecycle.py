@@ -34,6 +34,7 @@ from vcsync.apiserver.tenants.records import (
     record_key,
 )
 from vcsync.apiserver.tenants.request_limits import TenantLimits
+from vcsync.apiserver.tenants.stalls import MOST_CHARACTERS, Stall, recent, why_aside
 from vcsync.objects.times import unix_time_text
 
 _log = structlog.get_logger(__name__)
@@ -256,7 +257,9 @@ class Lifecycle:
         def change(old: TenantRecord) -> tuple[TenantRecord, list[Put | Delete]]:
             if old.upstream is not None:
                 raise conflict("tenants", "", tenant, "its control plane is external")
-            published = controllers_of.publish(tenant, controllers, self._now(), old.nodes)
+            published = controllers_of.publish(
+                tenant, "external" if old.aside else controllers, self._now(), old.nodes
+            )
             return msgspec.structs.replace(old, controllers=controllers), [published]
 
         return await self._change(tenant, change)
@@ -291,6 +294,45 @@ class Lifecycle:
             if suspended and old.nodes != "virtual":
                 raise conflict("tenants", "", tenant, "it has nodes of its own, so it is a cluster")
             return msgspec.structs.replace(old, suspended=suspended), []
+
+        return await self._change(tenant, change)
+
+    async def stalled(self, tenant: str, work: str, *, sure: bool) -> TenantRecord:
+        """Record that work of a tenant made a process end, and set the tenant aside if that has become too frequent.
+
+        A tenant that is set aside has no controllers of vcsync. The operator's space and clusters are never set aside.
+
+        Args:
+            tenant: The tenant.
+            work: Kind of the work.
+            sure: Whether no other work can have been the cause.
+
+        Raises:
+            StatusError: 404, the tenant does not exist; 409, it is being changed.
+            StoreError: The store cannot be read or written.
+        """
+        now = self._now()
+
+        def change(old: TenantRecord) -> tuple[TenantRecord, list[Put | Delete]]:
+            known = recent((*old.stalls, Stall(now, work[:MOST_CHARACTERS], sure)), now)
+            may = tenant != SYSTEM and old.nodes == "virtual"
+            aside = old.aside or (why_aside(known) if may else "")
+            hidden = [controllers_of.publish(tenant, "external", now)] if aside and not old.aside else []
+            return msgspec.structs.replace(old, stalls=known, aside=aside), [*hidden]
+
+        return await self._change(tenant, change)
+
+    async def release(self, tenant: str) -> TenantRecord:
+        """Serve a tenant again that was set aside, and forget its stalls.
+
+        Raises:
+            StatusError: 404, the tenant does not exist; 409, it is being changed.
+            StoreError: The store cannot be read or written.
+        """
+
+        def change(old: TenantRecord) -> tuple[TenantRecord, list[Put | Delete]]:
+            shown = [controllers_of.publish(tenant, old.controllers, self._now())] if old.aside else []
+            return msgspec.structs.replace(old, stalls=(), aside=""), [*shown]
 
         return await self._change(tenant, change)
 

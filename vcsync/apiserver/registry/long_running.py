@@ -3,7 +3,7 @@
 A request is authenticated again when an object changes that its credentials depend on: the revocation list of its
 tenant, the tenant itself, or the ServiceAccount, Pod or Node that a token is bound to. The request of a guest also
 depends on its grants, their acceptance, and the time at which they expire. A request that does more than read, such as
-exec, ends when its tenant is suspended.
+exec, ends when its tenant is suspended; every request ends when its tenant is set aside.
 """
 
 import asyncio
@@ -85,6 +85,7 @@ class LongRunningRequests:
         guests: Returns a caller as a guest of a tenant, or unchanged. None: there are no grants.
         clock: Returns seconds since the epoch.
         suspended: Returns whether a tenant is suspended.
+        aside: Returns why a tenant is set aside, or an empty text if it is not.
     """
 
     def __init__(
@@ -95,11 +96,13 @@ class LongRunningRequests:
         clock: Callable[[], float] = time.time,
         *,
         suspended: Callable[[str], bool] = lambda _: False,
+        aside: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._authenticate = authenticate
         self._exists = exists
         self._guests = guests
         self._suspended = suspended
+        self._aside = aside
         self._clock = clock
         self._by_key: defaultdict[str, set[LongRunningRequest]] = defaultdict(set)
         self._due: dict[LongRunningRequest, None] = {}
@@ -179,7 +182,7 @@ class LongRunningRequests:
                     await asyncio.sleep(0)
                 if not await self._is_valid(request):
                     _log.info(
-                        "a long-running request was ended: its credentials are no longer valid, or its tenant is suspended",
+                        "a long-running request was ended: its credentials are invalid, or its tenant is suspended or set aside",
                         tenant=request.caller.tenant,
                     )
                     request.end()
@@ -198,7 +201,8 @@ class LongRunningRequests:
         except StoreError:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, request)
             return True
-        if not request.reads and not caller.system and self._suspended(request.tenant or caller.tenant):
+        tenant = request.tenant or caller.tenant
+        if not caller.system and (self._aside(tenant) or (not request.reads and self._suspended(tenant))):
             return False
         gone = request.tenant and request.tenant != ALL and not self._exists(request.tenant)
         same = caller.tenant == request.caller.tenant and caller.user.name == request.caller.user.name

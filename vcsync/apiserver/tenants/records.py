@@ -7,6 +7,7 @@ import msgspec
 from vcsync.api.names import is_dns_label
 from vcsync.apiserver.request.caller import ALL, SYSTEM
 from vcsync.apiserver.tenants.request_limits import UNLIMITED, TenantLimits
+from vcsync.apiserver.tenants.stalls import Stall
 
 PREFIX = "~vcsync/"
 """Prefix of the keys that hold no tenant's objects. No tenant can have this name."""
@@ -106,6 +107,8 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         limits: Limits of its requests. None: the defaults of the control plane.
         weight: Its share of seats, relative to other tenants, while they are scarce.
         suspended: Whether its users may only read.
+        stalls: Times at which its work ended a process, as far as they may still set it aside.
+        aside: Why the tenant is set aside, so that only the operator reaches it. Empty: it is not.
         front_proxy: Issues the certificate with which this server calls aggregated API servers of the tenant. None: it calls
             none.
     """
@@ -125,6 +128,8 @@ class TenantRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: TenantLimits | None = None
     weight: int = 1
     suspended: bool = False
+    stalls: tuple[Stall, ...] = ()
+    aside: str = ""
     front_proxy: Authority | None = None
 
     @property

@@ -99,6 +99,7 @@ class TenantRegistry:
         self._limits: dict[str, TenantLimits] = {}
         self._weights: dict[str, int] = {}
         self._suspended: set[str] = set()
+        self._aside: dict[str, str] = {}
         self._creating: set[str] = set()
         self._deleting: set[str] = set()
         self._deletion_started = asyncio.Event()
@@ -192,6 +193,8 @@ class TenantRegistry:
             self._weights[record.name] = record.weight
         if record.suspended:
             self._suspended.add(record.name)
+        if record.aside:
+            self._aside[record.name] = record.aside
 
     def _forget(self, tenant: str) -> None:
         """Forget a tenant, so that its credentials are no longer valid."""
@@ -205,6 +208,7 @@ class TenantRegistry:
         self._limits.pop(tenant, None)
         self._weights.pop(tenant, None)
         self._suspended.discard(tenant)
+        self._aside.pop(tenant, None)
         self._creating.discard(tenant)
         self._deleting.discard(tenant)
         ids = self._ids.pop(tenant, None)
@@ -274,6 +278,14 @@ class TenantRegistry:
     def is_suspended(self, tenant: str) -> bool:
         """Tell whether a tenant is suspended, so that its users may only read."""
         return tenant in self._suspended
+
+    def why_aside(self, tenant: str) -> str:
+        """Return why a tenant is set aside, or an empty text if it is not."""
+        return self._aside.get(tenant, "")
+
+    def aside(self) -> int:
+        """Return the number of tenants that are set aside."""
+        return len(self._aside)
 
     def embedded_names(self) -> list[str]:
         """Return the names of all tenants with embedded control planes in order, like `names`."""

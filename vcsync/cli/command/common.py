@@ -16,6 +16,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import NotFound
 from vcsync.objects.times import time_text
+from vcsync.process import watchdog
 from vcsync.registration.clients import CALL_TIMEOUT, FIELD_MANAGER
 from vcsync.scheduling.slices import DIMENSIONS
 from vcsync.status.server import DEFAULT_LISTEN
@@ -71,6 +72,21 @@ def log_options(level: str = "info", form: str = "json") -> Callable[[Command], 
         return command
 
     return decorate
+
+
+stall_option = click.option(
+    "--stall-seconds",
+    type=click.FloatRange(min=0),
+    default=watchdog.END_SECONDS,
+    show_default=True,
+    help="Processor time in seconds for which the event loop may stand. Then the process ends with a report, so that its "
+    "supervisor starts it again; 0: it never ends.",
+)
+
+
+def limit_stalls(seconds: float, folder: Path | None = None) -> None:
+    """Set the limit of stalls of this process, and the folder of its reports. Call it before the loop runs."""
+    watchdog.LIMITS.end, watchdog.LIMITS.folder = seconds, folder
 
 
 status_option = click.option(

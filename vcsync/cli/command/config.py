@@ -74,6 +74,7 @@ SHARED: Mapping[str, str] = {
     "log-format": "syncer",
     "log-level": "syncer",
     "lost-after": "podscheduler",
+    "stall-seconds": "syncer",
     "suspect-after": "podscheduler",
 }
 """Fields of `common`, each with a section that also has it."""
@@ -83,7 +84,9 @@ TAKES_FROM: Mapping[str, tuple[str, ...]] = {
     "up": ("hollow",),
 }
 """Commands that do the work of several roles also read those roles' sections."""
-OWN = frozenset({"identity", "kubeconfig", "leader-elect", "listen", "log-format", "log-level", "meta"})
+OWN = frozenset(
+    {"identity", "kubeconfig", "leader-elect", "listen", "log-format", "log-level", "meta", "stall-seconds"}
+)
 """Options of a process, which are not read from another role's section."""
 _PATH_IN_PAIR = "ID=KUBECONFIG"
 

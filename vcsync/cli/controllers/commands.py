@@ -1,28 +1,37 @@
 """`vcsync run controllers`: runs the controllers of embedded control planes for all tenants."""
 
 import socket
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import click
+import msgspec
 import structlog
 
 from vcsync.api.names import ROLE_CONTROLLERS
 from vcsync.apiserver.admission.policies.typechecking import warnings
-from vcsync.cli.command.common import log_options, status_option
+from vcsync.cli.command.common import limit_stalls, log_options, stall_option, status_option
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.stalls import tell_stalls
 from vcsync.cli.controlplane.commands import data_option
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.controllers.manager.role import Controllers
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
+from vcsync.kube.errors import KubeError
 from vcsync.process import lifetime, logs, loop
 from vcsync.process.signals import until_signalled
+from vcsync.process.stall_report import Suspects
+from vcsync.registration.issued import TENANTS
 from vcsync.status import StatusServer
 from vcsync.status.server import parse_listen
 
 AUTHORITY = "ca.crt"
+STALLS = Path("stalls") / ROLE_CONTROLLERS
+"""Folder of the reports of stalls, within the data folder."""
 
 _log = structlog.get_logger(__name__)
 
@@ -38,9 +47,17 @@ _log = structlog.get_logger(__name__)
     help="Work only while holding the Lease, so that replicas stand by.",
 )
 @click.option("--identity", help="Beginning of the name in the Lease and the status (default: host name).")
+@stall_option
 @log_options()
 def controllers(
-    *, data: Path, listen: str, leader_elect: bool, identity: str | None, log_level: str, log_format: str
+    *,
+    data: Path,
+    listen: str,
+    leader_elect: bool,
+    identity: str | None,
+    stall_seconds: float,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Run the controllers of all tenants of an embedded control plane that runs already.
 
@@ -52,6 +69,7 @@ def controllers(
         raise WrongInputError(f"{data / missing[0]} does not exist; 'vcsync run controlplane' writes it")
     logs.configure(log_level, "console" if log_format == "console" else "json")
     name = lifetime.begin(identity or socket.gethostname())
+    limit_stalls(stall_seconds, data / STALLS)
     loop.run(until_signalled(_run(data, listen, name, leader_elect=leader_elect)))
 
 
@@ -66,6 +84,7 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             check=warnings,
             leader_elect=leader_elect,
         )
+        await tell_stalls(partial(_record, server))
         async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
             _log.info(
                 "role starts",
@@ -75,3 +94,12 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             )
             await role.run()
     _log.info("role ended", role=ROLE_CONTROLLERS)
+
+
+async def _record(server: Client, tenant: str, found: Suspects) -> None:
+    """Let the control plane record a stall of a tenant."""
+    body = msgspec.json.encode({"work": found.mark.kind, "sure": found.sure})
+    try:
+        await server.request("POST", f"{TENANTS}/{quote(tenant)}/stalls", body=body)
+    except KubeError as error:
+        _log.warning("a stall cannot be recorded", tenant=tenant, error=str(error))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vcsync.apiserver.request.host_names import HostNames, domain_problem
-from vcsync.cli.command.common import log_options, parse_endpoint
+from vcsync.cli.command.common import limit_stalls, log_options, parse_endpoint, stall_option
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
@@ -20,7 +20,7 @@ from vcsync.cli.controlplane.authentication_options import (
 from vcsync.cli.controlplane.grant_options import grant_options, grants_of
 from vcsync.cli.controlplane.kubelet_options import kubelet_option, kubelets_of
 from vcsync.cli.controlplane.limit_options import limit_options, limits_of
-from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
+from vcsync.cli.controlplane.settings import STALLS, ControlPlaneSettings, Etcd
 from vcsync.cli.controlplane.webhook_options import webhook_options, webhooks_of
 from vcsync.status.server import parse_listen
 
@@ -95,8 +95,9 @@ data_option = click.option(
     "--etcd-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate."
 )
 @click.option("--etcd-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
+@stall_option
 @log_options()
-def controlplane(*, log_level: str, log_format: str, **given: Any) -> None:
+def controlplane(*, stall_seconds: float, log_level: str, log_format: str, **given: Any) -> None:
     """Run the embedded control plane: a Kubernetes API for every tenant, under https://HOST:PORT/tenants/NAME.
 
     The folder contains the store, the server's certificate and admin.kubeconfig, with which 'vcsync tenant create'
@@ -104,7 +105,9 @@ def controlplane(*, log_level: str, log_format: str, **given: Any) -> None:
     """
     from vcsync.cli.controlplane.process import serve  # noqa: PLC0415  loads the whole control plane
 
-    serve(control_plane_settings(given), log_level, log_format)
+    settings = control_plane_settings(given)
+    limit_stalls(stall_seconds, settings.data / STALLS)
+    serve(settings, log_level, log_format)
 
 
 def control_plane_settings(given: Mapping[str, Any]) -> ControlPlaneSettings:

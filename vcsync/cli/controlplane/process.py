@@ -52,6 +52,7 @@ from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.controlplane.audit_options import AuditOptions
 from vcsync.cli.controlplane.limit_options import LimitOptions
 from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
+from vcsync.cli.controlplane.stalled import record_stalls
 from vcsync.kube import local
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
@@ -127,6 +128,7 @@ async def _serve(  # noqa: PLR0917 - parts, each of its own type
         raise WrongInputError(f"{settings.authentication.config}: {error}") from error
     except CredentialsError as error:
         raise WrongInputError(f"{settings.authentication.webhook}: {error}") from error
+    await record_stalls(identity)
     host, port = settings.listen
     names = serving_names(host, _host_of(settings), *settings.names)
     if settings.tenant_domain:

@@ -10,6 +10,9 @@ from vcsync.cli.controlplane.authentication_options import AuthenticationSetting
 from vcsync.cli.controlplane.limit_options import DEFAULT_LIMITS, LimitOptions
 from vcsync.streams.limits import StreamLimits
 
+STALLS = Path("stalls") / "controlplane"
+"""Folder of the reports of stalls, within the data folder."""
+
 
 @dataclass(frozen=True)
 class Etcd:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import structlog
 
-from vcsync.cli.command.common import log_options, status_option
+from vcsync.cli.command.common import limit_stalls, log_options, stall_option, status_option
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
@@ -122,8 +122,11 @@ _log = structlog.get_logger(__name__)
     help="Address at which they serve, with --keys; port 0: a free port. 'vcsync run controlplane' must allow that address.",
 )
 @status_option
+@stall_option
 @log_options()
-def hollow(*, kubeconfig: Path, listen: str, log_level: str, log_format: str, **given: Any) -> None:
+def hollow(
+    *, kubeconfig: Path, listen: str, stall_seconds: float, log_level: str, log_format: str, **given: Any
+) -> None:
     """Run simulated nodes for a cluster: Pods are bound, become Running, end and are deleted, but no program runs.
 
     The cluster must have controllers (those of vcsync, or a kube-controller-manager), but no scheduler of its own.
@@ -132,6 +135,7 @@ def hollow(*, kubeconfig: Path, listen: str, log_level: str, log_format: str, **
     parse_listen(listen)
     settings, serving = hollow_settings(given), serving_of(given)
     logs.configure(log_level, "console" if log_format == "console" else "json")
+    limit_stalls(stall_seconds)
     loop.run(until_signalled(_run(kubeconfig, settings, serving, listen)))
 
 

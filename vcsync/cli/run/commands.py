@@ -27,6 +27,7 @@ from vcsync.api.names import (
 )
 from vcsync.api.specs import FailBack
 from vcsync.cli.command.common import (
+    limit_stalls,
     log_options,
     meta_kubeconfig,
     meta_option,
@@ -34,6 +35,7 @@ from vcsync.cli.command.common import (
     parse_amounts,
     parse_endpoint,
     require_slice,
+    stall_option,
     status_option,
 )
 from vcsync.cli.command.config import config_option
@@ -85,6 +87,7 @@ role_options = options(
     click.option(
         "--identity", help="Beginning of the name in the Lease and the status (default: host name)."
     ),
+    stall_option,
     log_options(),
 )
 brake_option = click.option(
@@ -353,16 +356,18 @@ def _settings(
     listen: str,
     leader_elect: bool,
     identity: str | None,
+    stall_seconds: float,
     kubeconfigs: Path | None = None,
     control_plane: str | None = None,
     **tuning: Any,
 ) -> Settings:
-    """Create the settings from the options.
+    """Create the settings from the options, and set the limit of stalls of the process.
 
     Raises:
         WrongInputError: The folder lacks a role's kubeconfig, or options contradict each other.
     """
     parse_listen(listen)
+    limit_stalls(stall_seconds)
     own = tuning_of(tuning)
     if kubeconfigs is None:
         by_role: dict[str, str | None] = dict.fromkeys(roles, meta_kubeconfig(meta))

@@ -31,6 +31,7 @@ from vcsync.cli.tenant import archive as archives
 from vcsync.cli.tenant import embedded
 from vcsync.cli.tenant import kubeconfig as kubeconfigs
 from vcsync.cli.tenant import leave as departures
+from vcsync.cli.tenant import release as releases
 from vcsync.cli.tenant import rotate as rotation
 from vcsync.cli.tenant import suspend as suspension
 from vcsync.cli.tenant.connect import connect
@@ -95,6 +96,7 @@ for command in (
     archives.import_,
     suspension.suspend,
     suspension.resume,
+    releases.release,
     departures.remove,
     departures.delete,
 ):

@@ -28,6 +28,8 @@ from vcsync.registration.registered import find
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 RESERVED = frozenset({"all", "system"})
 """Reserved names."""
+SET_ASIDE = "SetAside"
+"""Shown as the phase of a tenant that is set aside."""
 
 name_argument = click.argument("tenant", metavar="NAME")
 data_option = click.option(
@@ -50,6 +52,7 @@ class _Listed(msgspec.Struct):
     controllers: str
     nodes: str = "virtual"
     server: str = ""
+    aside: str = ""
 
 
 class _Items(msgspec.Struct):
@@ -173,7 +176,9 @@ def _is_tenant(space: _Listed) -> bool:
 
 
 def _print(found: Sequence[_Listed], form: str) -> None:
-    rows = [(each.name, each.phase, each.controllers, each.created) for each in found]
+    rows = [
+        (each.name, SET_ASIDE if each.aside else each.phase, each.controllers, each.created) for each in found
+    ]
     header = ("NAME", "PHASE", "CONTROLLERS", "CREATED")
     print_objects(
         [msgspec.to_builtins(each) for each in found],
@@ -181,7 +186,10 @@ def _print(found: Sequence[_Listed], form: str) -> None:
         header,
         rows,
         names=[f"tenant/{each.name}" for each in found],
-        more=(("NODES", "UID", "SERVER"), [(each.nodes, each.uid, each.server) for each in found]),
+        more=(
+            ("NODES", "UID", "SERVER", "WHY SET ASIDE"),
+            [(each.nodes, each.uid, each.server, each.aside) for each in found],
+        ),
     )
 
 
@@ -206,6 +214,11 @@ async def change(tenant: str, wanted: Mapping[str, Any], data: Path | None, meta
         meta: kubeconfig of the control plane, instead of the folder.
     """
     await _call("PATCH", tenant, "", data, meta, CALL_TIMEOUT, msgspec.json.encode(wanted))
+
+
+async def release(tenant: str, data: Path | None, meta: str | None) -> None:
+    """Let a control plane serve a tenant again that was set aside."""
+    await _call("POST", tenant, "/release", data, meta, CALL_TIMEOUT)
 
 
 @click.command(

@@ -19,7 +19,7 @@ from vcsync.cli.super import commands as supers
 from vcsync.cli.up.members import Members
 from vcsync.cli.up.memory import Registered
 from vcsync.kube.client import Client
-from vcsync.kube.errors import AlreadyExists
+from vcsync.kube.errors import AlreadyExists, NotFound
 from vcsync.registration import accounts, manifests, registered, tenants
 from vcsync.registration.clients import stored_client
 from vcsync.registration.issued import TENANTS, kubeconfig, role_kubeconfig, role_secrets, super_kubeconfigs
@@ -32,6 +32,10 @@ SPEC: Mapping[str, Any] = {"weight": 1, "heartbeatSeconds": 120}
 
 class _Keys(msgspec.Struct):
     files: dict[str, str]
+
+
+class _Aside(msgspec.Struct):
+    aside: str = ""
 
 
 async def install(server: Client) -> None:
@@ -53,7 +57,10 @@ async def registered_now(server: Client) -> Registered:
 
 
 async def add_members(server: Client, members: Members, data: Path, say: Callable[[str], None]) -> None:
-    """Register every super cluster and every tenant; write the kubeconfigs of hollow super clusters and tenants."""
+    """Register every super cluster and every tenant; write the kubeconfigs of hollow super clusters and tenants.
+
+    A tenant that is set aside stays as it is.
+    """
     for super_id in members.hollow:
         write_kubeconfig(data, super_id, await add_embedded_super(server, super_id))
         say(f"super cluster {super_id}: hollow")
@@ -61,8 +68,18 @@ async def add_members(server: Client, members: Members, data: Path, say: Callabl
         await add_real_super(server, super_id, admin)
         say(f"super cluster {super_id}: {admin.cluster.server}")
     for tenant in members.tenants:
+        if why := await _why_aside(server, tenant):
+            say(f"tenant {tenant} is set aside: {why}; 'vcsync tenant release {tenant}' ends that")
+            continue
         write_kubeconfig(data, tenant, await add_tenant(server, tenant, {**SPEC, **members.limits}))
         say(f"tenant {tenant}")
+
+
+async def _why_aside(server: Client, tenant: str) -> str:
+    """Return why a tenant is set aside, or an empty text if it is not, or does not exist."""
+    with suppress(NotFound):
+        return msgspec.json.decode(await server.request("GET", f"{TENANTS}/{tenant}"), type=_Aside).aside
+    return ""
 
 
 def kubeconfig_path(data: Path, space: str) -> Path:

@@ -150,7 +150,8 @@ class Engine:
 
         def wake(change: Change) -> None:
             about = change.new or change.old
-            run_marked("controllers", about.tenant if about else "", queue, change)
+            if about is not None and self._serves(about.tenant):
+                run_marked("controllers", about.tenant, queue, change)
 
         return wake
 

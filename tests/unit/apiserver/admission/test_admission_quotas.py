@@ -29,6 +29,9 @@ class Anybody:
     def is_suspended(self, tenant):
         return False
 
+    def why_aside(self, tenant):
+        return ""
+
     def tenants(self):
         return ["a"]
 

@@ -37,6 +37,9 @@ class Anybody:
     def is_suspended(self, tenant):
         return False
 
+    def why_aside(self, tenant):
+        return ""
+
     def tenants(self):
         return ["a"]
 

@@ -22,9 +22,13 @@ class World:
 
     def __init__(self):
         self.refused, self.tenants, self.aborted, self.suspended = set(), {"a", "b"}, [], set()
+        self.aside = set()
         self.broken = 0
         self.requests = LongRunningRequests(
-            self.authenticate, self.tenants.__contains__, suspended=self.suspended.__contains__
+            self.authenticate,
+            self.tenants.__contains__,
+            suspended=self.suspended.__contains__,
+            aside=lambda tenant: "a reason" if tenant in self.aside else "",
         )
         self.asked = []
 
@@ -72,6 +76,15 @@ async def test_a_revoked_certificate_or_a_deleted_tenant_ends_its_requests(world
     world.change(key)
     await world.until(lambda: world.aborted)
     assert (world.aborted, world.asked) == (["alice"], ["alice"])
+
+
+async def test_a_tenant_that_is_set_aside_loses_its_watches_but_not_those_of_the_operator(world):
+    world.open(ALICE, "alice")
+    world.open(OPERATOR, "root", "a")
+    world.aside.add("a")
+    world.change("~vcsync/tenants/a", b"{}")
+    await world.until(lambda: world.aborted and len(world.asked) == 2)
+    assert world.aborted == ["alice"]
 
 
 async def test_a_suspended_tenant_keeps_its_watches_and_loses_its_terminals(world):

@@ -8,10 +8,14 @@ import click
 
 from vcsync import __version__
 from vcsync.cli.command.help import example
+from vcsync.process.restarts import supervise
 
 EXIT_FAILED = 1
 EXIT_WRONG_INPUT = 2
 EXIT_INTERRUPTED = 130
+
+SUPERVISED = "up"
+"""The command that starts itself again when its event loop stands. Others run under a supervisor, such as systemd."""
 
 COMMANDS = {
     "up": ("vcsync.cli.up.commands:up", "Run the whole system in one process on this machine."),
@@ -119,6 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 on success, 1 on failure (one line on stderr gives the reason), 2 on wrong input (one line says what
         to change), 130 after Ctrl-C.
     """
+    if arguments is None and sys.argv[1:2] == [SUPERVISED]:
+        supervise("vcsync: the event loop stood, so the process ended; it is started again")
     try:
         # Without standalone mode click passes errors on, and returns the code of an early `exit` (--help).
         code = vcsync.main(

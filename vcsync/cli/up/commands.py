@@ -1,7 +1,6 @@
 """`vcsync up`: the whole system in one process on one machine; its options and their meaning."""
 
 import os
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -12,13 +11,13 @@ import click
 from click.core import ParameterSource
 
 from vcsync.api import names
-from vcsync.cli.command.common import log_options
+from vcsync.cli.command.common import limit_stalls, log_options, stall_option
 from vcsync.cli.command.config import Config, config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.controlplane.commands import control_plane_settings
 from vcsync.cli.controlplane.kubelet_options import with_own_kubelets
-from vcsync.cli.controlplane.settings import ControlPlaneSettings
+from vcsync.cli.controlplane.settings import STALLS, ControlPlaneSettings
 from vcsync.cli.hollow.commands import hollow_settings
 from vcsync.cli.run.commands import tuning_of
 from vcsync.cli.run.roles import Tuning
@@ -29,6 +28,7 @@ from vcsync.cli.up import memory as up_memory
 from vcsync.cli.up.members import Members
 from vcsync.cli.up.memory import Past, Registered
 from vcsync.cli.up.settings import LISTEN_FILE, LOOPBACK, ROLES, Wanted, free_port
+from vcsync.process import restarts
 from vcsync.registration.kubeconfigs import Admin, read_admin
 from vcsync.status.server import DEFAULT_LISTEN, ListenAddressError, parse_listen
 
@@ -153,6 +153,7 @@ _MEMBER_OPTIONS = (
     f"(default: that of section syncer of the settings file, or {Tuning.unschedulable_seconds:g}). The next start does not "
     "remember it.",
 )
+@stall_option
 @log_options("warning", "console")
 def up(
     *,
@@ -168,6 +169,7 @@ def up(
     listen: str | None,
     status: str | None,
     unschedulable_seconds: float | None,
+    stall_seconds: float,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -181,8 +183,9 @@ def up(
     source = click.get_current_context().get_parameter_source("data")
     if ephemeral and source is ParameterSource.COMMANDLINE:
         raise WrongInputError("--ephemeral and --data contradict each other: give one of them")
-    with tempfile.TemporaryDirectory(prefix="vcsync-") if ephemeral else nullcontext() as scratch:
-        folder = Path(scratch) / "data" if scratch else data.absolute()
+    with restarts.scratch("vcsync-") if ephemeral else nullcontext() as scratch:
+        folder = scratch / "data" if scratch else data.absolute()
+        limit_stalls(stall_seconds, folder / STALLS)
         values = {
             "tenants": tenants,
             "hollow": hollow,

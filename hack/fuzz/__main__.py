@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hack.fuzz import growing
 from hack.fuzz.run import Tally, run
 
 
@@ -14,9 +15,18 @@ from hack.fuzz.run import Tally, run
 @click.option("--requests", default=1_000_000, show_default=True, help="Number of requests to send.")
 @click.option("--seed", default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--only", default="", help="Send only the requests of these numbers: 17,204.")
+@click.option(
+    "--grow",
+    default=0.0,
+    metavar="SECONDS",
+    help="Instead, send inputs that grow, and report those that cost superlinear time.",
+)
+@click.option("--grow-only", default="", metavar="TEXT", help="Grow only inputs whose name contains this.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Keep the server's log here.")
-def main(requests: int, seed: int, only: str, log: Path | None) -> None:
+def main(requests: int, seed: int, only: str, grow: float, grow_only: str, log: Path | None) -> None:
     """Send hostile requests to one tenant of an embedded control plane; the exit code is 1 if there are findings."""
+    if grow:
+        _grow(grow, seed, grow_only)
     printed = 0
 
     def progress(tally: Tally) -> None:
@@ -48,6 +58,23 @@ def main(requests: int, seed: int, only: str, log: Path | None) -> None:
     for pattern, count in tally.allowed.most_common():
         click.echo(f"{count:,} answers 500 that are allowed by {pattern}")
     sys.exit(1 if tally.findings else 0)
+
+
+def _grow(seconds: float, seed: int, only: str) -> None:
+    """Send inputs that grow, and end the program."""
+
+    def progress(found: growing.Grown) -> None:
+        click.echo(
+            f"{found.tried:,} of {found.all:,} inputs in {found.seconds:.0f} s, {len(found.findings)} findings; "
+            f"dearest {1000 * found.dearest[0]:.0f} ms: {found.dearest[1]}"
+        )
+
+    with tempfile.TemporaryDirectory(prefix="vcsync-grow-") as folder:
+        found = asyncio.run(growing.run(Path(folder), seconds, seed, only, progress))
+    progress(found)
+    for each in found.findings:
+        click.echo(each, err=True)
+    sys.exit(1 if found.findings or not found.tried else 0)
 
 
 if __name__ == "__main__":

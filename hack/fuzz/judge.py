@@ -20,6 +20,7 @@ ALLOWED_500 = {
     r"[Ii]nvalid resource version": "kube-apiserver does not classify this error",
     r"(target\.kind|target\.name): ": "kube-apiserver does not classify errors of a Binding's target",
     r"failed calling webhook|conversion webhook for": "a tenant's own webhook cannot be reached",
+    r"range is full$": "kube-apiserver's answer when no address or node port is left",
     r"^etcdserver: request is too large$": "kube-apiserver does not classify errors of etcd",
 }
 """Pattern of the message of an acceptable 500 -> reason: kube-apiserver answers 500, too."""
@@ -35,6 +36,11 @@ def allowed(answer: Answer) -> str:
         return ""
     text = answer.body.decode("utf-8", "replace")
     return next((each for each in ALLOWED_500 if re.search(each.strip("^$"), text)), "")
+
+
+def is_upstreams(message: str) -> bool:
+    """Return whether kube-apiserver answers 500 with this message, too."""
+    return any(re.search(pattern, message) for pattern in ALLOWED_500)
 
 
 def finding(request: Request, answer: Answer) -> str:
@@ -80,6 +86,4 @@ def _bad_status(status: Any, code: int) -> str:
 def _bad_code(code: int, message: str, *, lenient: bool) -> str:
     if code < 500 or code in SAYING_SO or (lenient and code in LENIENT):
         return ""
-    if any(re.search(pattern, message) for pattern in ALLOWED_500):
-        return ""
-    return f"{code}"
+    return "" if is_upstreams(message) else f"{code}"

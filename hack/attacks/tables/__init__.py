@@ -6,6 +6,7 @@ from hack.attacks.case import Case
 from hack.attacks.tables import (
     answering,
     bodies,
+    costly,
     definitions,
     exhausting,
     forwarded,
@@ -34,6 +35,7 @@ TABLES: Mapping[str, Callable[[], Sequence[Case]]] = {
     "wide": wide.cases,
     "history": history.cases,
     "exhausting": exhausting.cases,
+    "costly": costly.cases,
     "prohibited": prohibited.cases,
     "forwarded": forwarded.cases,
     "answering": answering.cases,

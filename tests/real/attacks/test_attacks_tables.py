@@ -13,6 +13,7 @@ TABLES = (
     "malformed",
     "selectors",
     "wide",
+    "costly",
     "names",
     "networks",
     "prohibited",

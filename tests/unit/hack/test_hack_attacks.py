@@ -1,6 +1,8 @@
 """The tables of attacks are large enough and well formed, and damage to others is reported."""
 
+import asyncio
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,10 @@ import pytest
 
 from hack.attacks.case import Case, Scene
 from hack.attacks.client import Answer, Door
+from hack.attacks.costly.measured import TICK_SECONDS, LongestStep, watched
+from hack.attacks.costly.row import Row
+from hack.attacks.costly.steps import Cost
+from hack.attacks.costly.table import GROUPS
 from hack.attacks.routes import routes
 from hack.attacks.tables import TABLES, sweep
 from hack.attacks.tables.sweep import THEATRES, Result, Theatre, attack, cases, suited
@@ -18,6 +24,7 @@ from vcsync.apimachinery.schema import builtin
 from vcsync.apiserver.operator.api import OperatorApi
 
 ENOUGH = 900
+ENOUGH_COSTLY = 20
 FINE = Answer(200, body=b"{}")
 
 
@@ -42,6 +49,47 @@ def test_some_attacks_are_in_every_share(every: int) -> None:
         "storing: a store that is gone",
         f"names: clusterroles {json.dumps(chr(0x10FFFF))}",
     } <= chosen
+
+
+def test_costly_attacks_have_names_of_their_own_and_each_group_has_some() -> None:
+    names = [row.name for rows in GROUPS.values() for row in rows]
+    assert len(set(names)) == len(names)
+    assert all(len(rows) >= ENOUGH_COSTLY for rows in GROUPS.values())
+
+
+def test_the_longest_step_of_another_process_is_seen_until_it_is_reset(tmp_path: Path) -> None:
+    here, there = LongestStep(tmp_path / "steps"), LongestStep(tmp_path / "steps")
+    for seconds in (0.25, 2.0, 0.5):
+        there.add(seconds)
+    assert here.seconds() == 2.0
+    here.reset()
+    there.add(0.125)
+    assert here.seconds() == 0.125
+
+
+def test_a_step_of_the_loop_is_measured(tmp_path: Path) -> None:
+    longest = LongestStep(tmp_path / "steps")
+
+    async def spin() -> None:
+        await asyncio.sleep(3 * TICK_SECONDS)
+        longest.reset()
+        until = time.process_time() + 0.05
+        while time.process_time() < until:
+            pass
+        await asyncio.sleep(3 * TICK_SECONDS)
+
+    asyncio.run(watched(spin(), longest))
+    assert longest.seconds() >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("seconds", "size", "note"),
+    [(0.01, 0, ""), (0.5, 0, "a step above the aim"), (0.01, 97 * 2**20, "memory above")],
+)
+def test_costs_above_an_aim_are_marked(seconds: float, size: int, note: str) -> None:
+    line = str(Cost(Row("a", lambda _: []), seconds, size, {200: 1}, []))
+    assert note in line
+    assert ("above" in line) == bool(note)
 
 
 def test_routes_come_from_the_tables() -> None:

@@ -37,7 +37,7 @@ FUNCTIONS_OF_TEXTS: dict[str, tuple[Callable[[str], Any], list[str], list[str]]]
         ["['", "a['", "']", "['a']"],
     ),
     "JSONPath": (
-        jsonpath.parse.__wrapped__,
+        jsonpath.parse,
         ["", ".a[", ".a['", ".a[?(@.x", '.a[?(@.x=="', ".a["],
         ["'a',", "*,", "..", "[?(@.x)]", "\\a", "1:", "[0]", ".a", "'a' ", "=="],
     ),

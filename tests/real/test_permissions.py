@@ -112,7 +112,7 @@ def test_a_review_names_1000_groups_at_most(kubectl: Kubectl, tmp_path: Path) ->
 
 def test_aggregated_roles_that_no_object_can_hold_are_reported(kubectl: Kubectl, tmp_path: Path) -> None:
     to_view = {f"{RBAC}/aggregate-to-view": "true"}
-    parts = [role(name, rules(13_500 if name != "small" else 1)) for name in ("one", "two", "small")]
+    parts = [role(name, rules(14_000 if name != "small" else 1)) for name in ("one", "two", "small")]
     for number, part in enumerate(parts):
         part["metadata"]["labels"] = to_view
         part["rules"] = [{**each, "apiGroups": [f"g{number}"]} for each in part["rules"]]

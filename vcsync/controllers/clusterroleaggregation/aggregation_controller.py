@@ -24,8 +24,8 @@ from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.selectors import LabelSelector, compile_selector
 from vcsync.process.loop_turns import rest
 
-MAX_BYTES = 1536 * 1024
-"""Most bytes of the rules of one role: the size of one object in etcd."""
+MAX_BYTES = (1536 - 16) * 1024
+"""Most bytes of the rules of one role: the size of one object in etcd, without its metadata."""
 MAX_STEPS = 2_000_000
 """Most comparisons of selectors with roles, and rules of selected roles, for all roles of a tenant: about three seconds."""
 FAILED = "AggregationFailed"
@@ -119,7 +119,7 @@ async def aggregated(
                 budget.spend()
                 await rest(budget)
                 encoded = msgspec.json.encode(rule, order="sorted")
-                size += 0 if encoded in found else len(encoded)
+                size += 0 if encoded in found else len(encoded) + len(",")
                 if size > MAX_BYTES:
                     raise TooLargeError(
                         f"the rules of the selected ClusterRoles have more than {MAX_BYTES} bytes"

@@ -13,7 +13,7 @@ from tests.real.kubectl_kit import Kubectl
 from tests.real.waiting import eventually
 
 RBAC = "rbac.authorization.k8s.io"
-LIMITS = "only 10000 bindings of a user, and 10000 rules with 100000 values, count in a namespace"
+LIMITS = "only 10000 bindings of a user, and 10000 rules with 100000 values of 1000000 characters, count in a namespace"
 REMEDY = "delete bindings, or shorten roles"
 
 

@@ -29,6 +29,7 @@ from vcsync.apiserver.request.caller import (
 )
 from vcsync.apiserver.storage.interface import Change, Store, StoreError, tenant_of
 from vcsync.apiserver.tenants.builtin_resources import prohibition
+from vcsync.process.loop_turns import turn
 
 MAX_POLICIES = 1000
 """Tenants whose policy is cached."""
@@ -171,7 +172,10 @@ class Authorizer:
                 return Decision(False, "" if UNAUTHENTICATED in caller.user.groups else prohibited)
         if caller.home:
             return guests.decide(await self.policy(caller.tenant), caller.grants, asked)
-        decision = (await self.policy(caller.tenant)).decide(caller.user, asked)
+        held = (await self.policy(caller.tenant)).held(caller.user, asked.namespace)
+        decision = held.decide(asked)
+        if held.slow:
+            await turn()
         node = nodes.node_of(caller.user)
         if decision.allowed or node is None or not self._exists(caller.tenant):
             return decision

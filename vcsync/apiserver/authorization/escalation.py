@@ -15,7 +15,6 @@ from vcsync.apiserver.authorization.limits import EXCEEDED, named
 from vcsync.apiserver.authorization.policy import GROUP, Held, Policy
 from vcsync.apiserver.authorization.rbac import (
     FULL_AUTHORITY,
-    MAX_MISSING,
     Rule,
     compact,
     missing,
@@ -121,7 +120,8 @@ async def _check_role(write: Write) -> None:
     await _check_rules(write, parse_rules(write.new.get("rules")))
     if _aggregates(write.new) or _aggregates(write.old or {}):
         held = write.policy.held(write.user, write.namespace)
-        if await _lacking(write, held, FULL_AUTHORITY):
+        lacking, _ = await _lacking(write, held, FULL_AUTHORITY)
+        if lacking:
             raise write.refused(AGGREGATION)
 
 
@@ -149,13 +149,13 @@ async def _check_binding(write: Write) -> None:
 
 async def _check_rules(write: Write, wanted: Sequence[Rule]) -> None:
     held = write.policy.held(write.user, write.namespace)
-    lacking = await _lacking(write, held, wanted)
+    lacking, complete = await _lacking(write, held, wanted)
     if lacking:
-        raise write.refused(_escalation_message(write, lacking, held))
+        raise write.refused(_escalation_message(write, lacking, held, complete=complete))
 
 
-async def _lacking(write: Write, held: Held, wanted: Sequence[Rule]) -> list[Rule]:
-    """Return the permissions that the user does not hold.
+async def _lacking(write: Write, held: Held, wanted: Sequence[Rule]) -> tuple[list[Rule], bool]:
+    """Return the first permissions that the user does not hold, and whether they are all.
 
     Raises:
         StatusError: 403, there are too many to compare.
@@ -166,14 +166,14 @@ async def _lacking(write: Write, held: Held, wanted: Sequence[Rule]) -> list[Rul
         raise write.refused(f"{error}: {REMEDY}") from error
 
 
-def _escalation_message(write: Write, lacking: Sequence[Rule], held: Held) -> str:
+def _escalation_message(write: Write, lacking: Sequence[Rule], held: Held, *, complete: bool) -> str:
     rules = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
     text = (
         f"user {quoted(write.user.name)} (groups={quoted_all(write.user.groups)}) is attempting to grant RBAC permissions "
         f"not currently held:\n{rules}"
     )
-    if len(lacking) == MAX_MISSING:
-        text += f"\nfurther permissions were not compared after these {MAX_MISSING}"
+    if not complete:
+        text += f"\nfurther permissions were not compared after these {len(lacking)}"
     absent = named(
         not_found(write.plural, GROUP, each.binding.role_name).message for each in held.grants if each.missing
     )

@@ -79,7 +79,8 @@ def _roles(
         if grant.cluster_wide or namespace in grant.namespaces:
             for kind, role in grant.roles:
                 found = policy.rules_of(kind, role, namespace)
-                if account.admit((kind, "" if kind == "ClusterRole" else namespace, role), found):
+                where = "" if kind == "ClusterRole" else namespace
+                if account.admit((kind, where, role), policy.weight_of(kind, role, namespace)):
                     yield grant, kind, role, found or ()
 
 

@@ -4,6 +4,7 @@ kube-apiserver looks through all of them at each request.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from vcsync.apiserver.authorization.rbac import Rule
 
@@ -13,9 +14,11 @@ MAX_RULES = 10_000
 """Rules of distinct roles of one user in a namespace that count. A role without rules counts as one."""
 MAX_VALUES = 100_000
 """Verbs, API groups, resources, names and URLs in these rules."""
+MAX_CHARACTERS = 1_000_000
+"""Characters of these values."""
 EXCEEDED = (
-    f"only {MAX_BINDINGS} bindings of a user, and {MAX_RULES} rules with {MAX_VALUES} values, count in a namespace: "
-    "delete bindings, or shorten roles"
+    f"only {MAX_BINDINGS} bindings of a user, and {MAX_RULES} rules with {MAX_VALUES} values of {MAX_CHARACTERS} characters, "
+    "count in a namespace: delete bindings, or shorten roles"
 )
 """What users read if bindings or roles do not count."""
 MAX_NAMED = 100
@@ -24,26 +27,47 @@ MAX_TEXT = 400
 """Characters of each of them. A role that can exist has a shorter name."""
 
 
-class Account:
-    """Counts the rules of the roles of one user."""
+class Weight(NamedTuple):
+    """What a role counts."""
 
-    __slots__ = ("_roles", "_rules", "_values", "exceeded")
+    rules: int = 1
+    values: int = 0
+    characters: int = 0
+
+
+def weight_of(rules: tuple[Rule, ...]) -> Weight:
+    """Return what a role counts. A role that exceeds the limits by its rules is not looked at further."""
+    if len(rules) > MAX_RULES:
+        return Weight(len(rules))
+    parts = [
+        part for rule in rules for part in (rule.verbs, rule.groups, rule.resources, rule.names, rule.urls)
+    ]
+    return Weight(
+        max(1, len(rules)), sum(map(len, parts)), sum(len(value) for part in parts for value in part)
+    )
+
+
+class Account:
+    """Counts the roles of one user.
+
+    Attributes:
+        exceeded: Whether a role did not count.
+    """
+
+    __slots__ = ("_left", "_roles", "exceeded")
 
     def __init__(self) -> None:
         """Begin with no role."""
         self._roles: set[tuple[str, str, str]] = set()
-        self._rules = MAX_RULES
-        self._values = MAX_VALUES
+        self._left = Weight(MAX_RULES, MAX_VALUES, MAX_CHARACTERS)
         self.exceeded = False
 
-    def admit(
-        self, role: tuple[str, str, str], rules: tuple[Rule, ...] | None, *, always: bool = False
-    ) -> bool:
+    def admit(self, role: tuple[str, str, str], weight: Weight, *, always: bool = False) -> bool:
         """Return whether a role counts: for the first time, and within the limits.
 
         Args:
             role: Kind, namespace and name of the role.
-            rules: Its rules, or None if it does not exist.
+            weight: What it counts.
             always: Whether it counts beyond all limits.
         """
         if role in self._roles:
@@ -51,22 +75,14 @@ class Account:
         self._roles.add(role)
         if always:
             return True
-        count = max(1, len(rules or ()))
-        values = values_of(rules or ()) if count <= self._rules else 0
-        if count > self._rules or values > self._values:
+        left = self._left
+        if weight.rules > left.rules or weight.values > left.values or weight.characters > left.characters:
             self.exceeded = True
             return False
-        self._rules -= count
-        self._values -= values
+        self._left = Weight(
+            left.rules - weight.rules, left.values - weight.values, left.characters - weight.characters
+        )
         return True
-
-
-def values_of(rules: Iterable[Rule]) -> int:
-    """Return the number of values in rules."""
-    return sum(
-        len(each.verbs) + len(each.groups) + len(each.resources) + len(each.names) + len(each.urls)
-        for each in rules
-    )
 
 
 def named(texts: Iterable[str]) -> list[str]:

@@ -11,7 +11,14 @@ from msgspec import Struct
 
 from vcsync.api import names
 from vcsync.apimachinery.strategy import User
-from vcsync.apiserver.authorization.limits import EXCEEDED, MAX_BINDINGS, Account, named
+from vcsync.apiserver.authorization.limits import (
+    EXCEEDED,
+    MAX_BINDINGS,
+    Account,
+    Weight,
+    named,
+    weight_of,
+)
 from vcsync.apiserver.authorization.rbac import Rule, allows
 from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.authorization.rule_index import RuleIndex, rule_index
@@ -25,6 +32,8 @@ MAX_REMEMBERED = 4 * 2**20
 """Bytes of cached permissions of one tenant's users."""
 FEW_RULES = 64
 """Rules that a decision looks through one by one."""
+SLOW_RULES = 2000
+"""Rules from which on a decision may take a millisecond."""
 MAX_INDEXED = 5_000
 """Resources in the rules of one user up to which they are indexed."""
 _HELD_BYTES, _GRANT_BYTES, _KEY_BYTES = 400, 150, 40
@@ -78,12 +87,14 @@ class Held:
 
     Attributes:
         grants: The first binding of each role, sorted: ClusterRoleBindings by name, then RoleBindings by name.
+        rule_count: Number of their rules.
         problems: Which roles are missing, and which limit is exceeded, for messages. Empty: none.
         incomplete: Whether bindings or roles beyond the limits grant nothing.
         index: The rules by resource, if there are many.
     """
 
     grants: tuple[Grant, ...]
+    rule_count: int = 0
     problems: str = ""
     incomplete: bool = False
     index: RuleIndex | None = None
@@ -98,6 +109,18 @@ class Held:
             number = self.index.first(asked)
             return None if number is None else self.grants[number]
         return next((each for each in self.grants if any(allows(rule, asked) for rule in each.rules)), None)
+
+    def decide(self, asked: Asked) -> Decision:
+        """Decide a request."""
+        grant = self.allowing(asked)
+        if grant is not None:
+            return Decision(True, f"RBAC: allowed by {grant}")
+        return Decision(False, f"RBAC: {self.problems}" if self.problems else "")
+
+    @property
+    def slow(self) -> bool:
+        """Whether a decision takes long enough to let other tasks run after it."""
+        return self.rule_count >= SLOW_RULES
 
     @property
     def size(self) -> int:
@@ -124,6 +147,7 @@ class Policy:
             ("", name): rules for name, rules in cluster_roles.items()
         }
         self._roles.update(roles)
+        self._weights: dict[tuple[str, str], Weight] = {}
         self._bindings: dict[tuple[str, str], Binding] = {}
         self._by_subject: dict[tuple[str, str, str], _Positions] = {}
         self._remembered: RecentlyUsed[tuple[int, ...], Held] = RecentlyUsed(MAX_REMEMBERED)
@@ -133,6 +157,7 @@ class Policy:
     def set_role(self, namespace: str, name: str, rules: Rules | None) -> None:
         """Set the rules of a Role, or of a ClusterRole if `namespace` is empty. None removes the role."""
         self._remembered.clear()
+        self._weights.pop((namespace, name), None)
         if rules is None:
             self._roles.pop((namespace, name), None)
         else:
@@ -192,7 +217,8 @@ class Policy:
         for scope, name in sorted(chosen):
             binding = self._bindings[scope, name]
             rules = self.rules_of(binding.role_kind, binding.role_name, scope)
-            if account.admit(_role(binding), rules, always=_is_always_held(scope, name)):
+            weight = self.weight_of(binding.role_kind, binding.role_name, scope)
+            if account.admit(_role(binding), weight, always=_is_always_held(scope, name)):
                 subject = binding.subjects[chosen[scope, name]]
                 missing = "" if rules is not None else _not_found(binding)
                 grants.append(Grant(binding, subject, rules or (), missing))
@@ -200,7 +226,8 @@ class Policy:
         absent = named(each.missing for each in grants if each.missing)
         problems = [*absent, EXCEEDED] if exceeded else absent
         told = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
-        return Held(tuple(grants), told, exceeded, _index(grants))
+        count = sum(len(each.rules) for each in grants)
+        return Held(tuple(grants), count, told, exceeded, _index(grants) if count >= FEW_RULES else None)
 
     def rules_of(self, kind: str, name: str, namespace: str) -> Rules | None:
         """Return the rules of the role that a binding refers to, or None if it does not exist."""
@@ -208,13 +235,20 @@ class Policy:
             return self._roles.get(("", name))
         return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
 
+    def weight_of(self, kind: str, name: str, namespace: str) -> Weight:
+        """Return what the role that a binding refers to counts among the limits of a user."""
+        rules = self.rules_of(kind, name, namespace)
+        if rules is None:
+            return Weight()
+        key = ("" if kind == "ClusterRole" else namespace, name)
+        found = self._weights.get(key)
+        if found is None:
+            found = self._weights[key] = weight_of(rules)
+        return found
+
     def decide(self, user: User, asked: Asked) -> Decision:
         """Decide a request of a user."""
-        held = self.held(user, asked.namespace)
-        grant = held.allowing(asked)
-        if grant is not None:
-            return Decision(True, f"RBAC: allowed by {grant}")
-        return Decision(False, f"RBAC: {held.problems}" if held.problems else "")
+        return self.held(user, asked.namespace).decide(asked)
 
 
 def _chosen(bound: Sequence[tuple[str, _Positions]]) -> tuple[dict[tuple[str, str], int], bool]:
@@ -246,9 +280,7 @@ def _not_found(binding: Binding) -> str:
 
 
 def _index(grants: Sequence[Grant]) -> RuleIndex | None:
-    """Return the index of the rules of grants, or None if there are few, or if it would be large."""
-    if sum(len(each.rules) for each in grants) < FEW_RULES:
-        return None
+    """Return the index of the rules of grants, or None if it would be large."""
     entries = sum(len(rule.resources) for each in grants for rule in each.rules)
     return rule_index(each.rules for each in grants) if entries <= MAX_INDEXED else None
 

@@ -17,6 +17,8 @@ from vcsync.process.loop_turns import rest
 EVERY = "*"
 MAX_MISSING = 1000
 """Single permissions after which the search for missing ones ends."""
+MAX_MISSING_CHARACTERS = 250_000
+"""Characters of single permissions after which it ends. Long names occur in many of them."""
 
 
 _WIRE_NAMES = {"groups": "apiGroups", "names": "resourceNames", "urls": "nonResourceURLs"}
@@ -98,8 +100,8 @@ def url_covers(pattern: str, url: str) -> bool:
     return pattern in (EVERY, url) or (pattern.endswith("*") and url.startswith(pattern.rstrip("*")))
 
 
-async def missing(held: Iterable[Rule], wanted: Iterable[Rule], budget: Budget) -> list[Rule]:
-    """Return the first `MAX_MISSING` single permissions of `wanted` that `held` does not cover, in their order.
+async def missing(held: Iterable[Rule], wanted: Iterable[Rule], budget: Budget) -> tuple[list[Rule], bool]:
+    """Return the first single permissions of `wanted` that `held` does not cover, in their order, and whether they are all.
 
     Takes turns with other tasks.
 
@@ -116,6 +118,7 @@ async def missing(held: Iterable[Rule], wanted: Iterable[Rule], budget: Budget) 
         if rule.urls:
             with_urls.append(rule)
     found: list[Rule] = []
+    characters = 0
     for atom in (atom for rule in wanted for atom in _atoms(rule)):
         budget.spend()
         await rest(budget)
@@ -127,9 +130,10 @@ async def missing(held: Iterable[Rule], wanted: Iterable[Rule], budget: Budget) 
                 break
         else:
             found.append(atom)
-            if len(found) == MAX_MISSING:
-                break
-    return found
+            characters += sum(map(len, (*atom.verbs, *atom.groups, *atom.resources, *atom.names, *atom.urls)))
+            if len(found) == MAX_MISSING or characters > MAX_MISSING_CHARACTERS:
+                return found, False
+    return found, True
 
 
 def _steps(rule: Rule) -> int:

@@ -12,7 +12,7 @@ from vcsync.apiserver.authentication.authenticator import Authenticator
 from vcsync.apiserver.authentication.tokens import TokenError
 from vcsync.apiserver.authorization import guests
 from vcsync.apiserver.authorization.authorizer import Authorizer
-from vcsync.apiserver.authorization.limits import values_of
+from vcsync.apiserver.authorization.limits import weight_of
 from vcsync.apiserver.authorization.nodes import node_of
 from vcsync.apiserver.authorization.policy import Policy
 from vcsync.apiserver.authorization.rbac import Rule
@@ -204,7 +204,7 @@ async def _listed(rules: Iterable[Rule]) -> Object:
     other_rules: list[Object] = []
     budget = Budget("the list of rules")
     for rule in rules:
-        budget.spend(values_of((rule,)))
+        budget.spend(weight_of((rule,)).values)
         await rest(budget)
         if rule.resources:
             resource_rules.append(_resource_rule(rule))

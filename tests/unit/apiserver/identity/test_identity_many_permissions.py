@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from tests.unit.apiserver.identity.conftest import House
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authorization import escalation, limits, policy, rbac, rule_index
@@ -12,7 +13,7 @@ from vcsync.apiserver.authorization.bootstrap import TENANT_ADMINS
 from vcsync.apiserver.authorization.limits import EXCEEDED
 from vcsync.apiserver.authorization.policy import Binding, Policy, Subject
 from vcsync.apiserver.authorization.rbac import FULL_AUTHORITY, Rule
-from vcsync.apiserver.request.caller import Asked, Attributes
+from vcsync.apiserver.request.caller import Asked, Attributes, Caller
 
 LOW = User("low", groups=("system:authenticated",))
 LOW_SUBJECT = (Subject("User", "low"),)
@@ -47,6 +48,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Rule]:
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_RULES", 20)
     monkeypatch.setattr(limits, "MAX_VALUES", 200)
+    monkeypatch.setattr(limits, "MAX_CHARACTERS", 2000)
     monkeypatch.setattr(policy, "MAX_BINDINGS", 30)
 
 
@@ -98,8 +100,12 @@ def test_rules_beyond_the_limit_grant_nothing_and_the_refusal_says_so(compared: 
 @pytest.mark.usefixtures("small_limits")
 @pytest.mark.parametrize(
     "too_large",
-    [many_rules(21), (Rule(("get",), ("",), ("pods",), tuple(str(number) for number in range(200))),)],
-    ids=["rules", "values"],
+    [
+        many_rules(21),
+        (Rule(("get",), ("",), ("pods",), tuple(str(number) for number in range(200))),),
+        (Rule(("get",), ("",), ("p" * 2000,)),),
+    ],
+    ids=["rules", "values", "characters"],
 )
 def test_a_role_beyond_the_limit_does_not_take_the_others_with_it(too_large: tuple[Rule, ...]) -> None:
     made = [Binding(role, "ClusterRole", role, LOW_SUBJECT) for role in ("big", "small")]
@@ -167,6 +173,36 @@ def test_a_refusal_names_some_of_very_many_missing_roles() -> None:
     assert told.count("not found") == limits.MAX_NAMED
 
 
+async def test_a_user_with_very_many_rules_takes_turns_with_others(house: House) -> None:
+    rules = [{"verbs": ["get"], "apiGroups": [""], "resources": [f"r{number}"]} for number in range(2000)]
+    await house.put("acme", policy.GROUP, "clusterroles", {"metadata": {"name": "big"}, "rules": rules})
+    await house.put(
+        "acme",
+        policy.GROUP,
+        "clusterrolebindings",
+        {
+            "metadata": {"name": "b"},
+            "subjects": [{"kind": "User", "name": "low"}],
+            "roleRef": {"kind": "ClusterRole", "name": "big"},
+        },
+    )
+    authorizer = house.identity.authorizer
+    await authorizer.policy("acme")
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    for _ in range(10):
+        await authorizer.decide(Caller(LOW, "acme"), GET_SECRETS)
+    other.cancel()
+    assert turns >= 10
+
+
 # ---- what is remembered ----------------------------------------------------------------
 
 
@@ -220,12 +256,21 @@ def wide_rule(width: int) -> dict[str, list[str]]:
 
 def test_the_search_for_missing_permissions_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rbac, "MAX_MISSING", 50)
-    monkeypatch.setattr(escalation, "MAX_MISSING", 50)
     monkeypatch.setattr(escalation, "MAX_STEPS", 1200)
     held = Policy({"big": many_rules(1000)}, {}, bindings(1))
     told = refusal(write(held, [wide_rule(100)]))
     assert 'APIGroups:["g0"], Resources:["r0"], Verbs:["v0" "v1"' in told
     assert told.endswith("further permissions were not compared after these 50")
+
+
+def test_a_refusal_does_not_repeat_a_long_name_a_thousand_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of 700 kB in a role of 1 MB would make a message of 700 MB."""
+    monkeypatch.setattr(rbac, "MAX_MISSING_CHARACTERS", 5000)
+    resources = [f"r{number}" for number in range(1000)]
+    rule = {"apiGroups": ["g" * 1000], "resources": resources, "verbs": ["get"]}
+    told = refusal(write(Policy({}, {}, ()), [rule]))
+    assert len(told) < 7000
+    assert told.endswith("further permissions were not compared after these 5")
 
 
 def test_a_comparison_that_takes_too_long_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from vcsync.objects.budget import NO_LIMIT, Budget, BudgetExceeded
 
 
 def lacking(held: Iterable[Rule], wanted: Iterable[Rule], steps: int = NO_LIMIT) -> list[Rule]:
-    return asyncio.run(missing(held, wanted, Budget("the comparison", steps)))
+    found, _ = asyncio.run(missing(held, wanted, Budget("the comparison", steps)))
+    return found
 
 
 PODS = Rule(("get", "list"), ("",), ("pods",))

@@ -3,7 +3,7 @@
 Source: Kubernetes' `plugin/pkg/admission/gc` (OwnerReferencesPermissionEnforcement).
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -12,11 +12,15 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.framework.plugin import Lookup, refusal
 from vcsync.apiserver.request.caller import Attributes, Decision
 from vcsync.apiserver.request.scope import Admission
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 Decide = Callable[[Any, Attributes], Awaitable[Decision]]
 """Authorizes a caller: (caller, attributes of the request) -> decision."""
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+DECISION_STEPS = 20
+"""Steps of the check of one reference. See `vcsync.objects.budget`."""
 _LEFT_OUT = {("", "pods", "status")}
 """Subresources whose own rules keep owner references unchanged."""
 _ANYTHING = Attributes("update", group="*", version="*", resource="*", subresource="finalizers", name="*")
@@ -61,10 +65,13 @@ class OwnerReferences:
                 raise refusal(admission, why)
         blocking = [*_newly_blocking(new, old)]
         if blocking and not (await self._decide(scope.caller, _ANYTHING)).allowed:
+            kinds, budget = _Kinds(lookup, scope.tenant), Budget("the check of owner references")
             for reference in blocking:
-                await self._check(admission, lookup, reference)
+                budget.spend(DECISION_STEPS)
+                await rest(budget)
+                await self._check(admission, kinds, reference)
 
-    async def _check(self, admission: Admission, lookup: Lookup, reference: Object) -> None:
+    async def _check(self, admission: Admission, kinds: "_Kinds", reference: Object) -> None:
         """Check that the caller may set finalizers of the owner that a reference names.
 
         Raises:
@@ -72,7 +79,7 @@ class OwnerReferences:
         """
         scope = admission.scope
         version, kind = reference.get("apiVersion") or "", reference.get("kind") or ""
-        found = await _resources(lookup, scope.tenant, version, kind)
+        found = await kinds.resources(version, kind)
         if not found:
             raise refusal(
                 admission,
@@ -117,16 +124,31 @@ def _builtin() -> dict[tuple[str, str], list[tuple[str, bool]]]:
     return found
 
 
-async def _resources(lookup: Lookup, tenant: str, api_version: str, kind: str) -> list[tuple[str, bool]]:
-    """Return (plural, whether it is namespaced) for all resources of a kind."""
-    known = _builtin().get((api_version, kind))
-    if known:
-        return known
-    group, _, version = api_version.rpartition("/")
-    found = []
-    for each in await lookup.all(tenant, *DEFINITIONS):
+class _Kinds:
+    """The kinds of a tenant. Its definitions are read once for all references of an object, which may have thousands."""
+
+    def __init__(self, lookup: Lookup, tenant: str) -> None:
+        self._lookup = lookup
+        self._tenant = tenant
+        self._custom: dict[tuple[str, str], list[tuple[str, bool]]] | None = None
+
+    async def resources(self, api_version: str, kind: str) -> list[tuple[str, bool]]:
+        """Return (plural, whether it is namespaced) for all resources of a kind."""
+        known = _builtin().get((api_version, kind))
+        if known:
+            return known
+        if self._custom is None:
+            self._custom = _served(await self._lookup.all(self._tenant, *DEFINITIONS))
+        return self._custom.get((api_version, kind), [])
+
+
+def _served(definitions: Iterable[Object]) -> dict[tuple[str, str], list[tuple[str, bool]]]:
+    """Return the resources of CustomResourceDefinitions by (apiVersion, kind) of the versions that they serve."""
+    found: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for each in definitions:
         spec = each["spec"]
-        serves = any(one.get("served") and one.get("name") == version for one in spec.get("versions") or ())
-        if spec.get("group") == group and spec["names"].get("kind") == kind and serves:
-            found.append((spec["names"]["plural"], spec.get("scope") == "Namespaced"))
+        for one in spec.get("versions") or ():
+            if one.get("served"):
+                key = (f"{spec.get('group')}/{one.get('name')}", spec["names"].get("kind") or "")
+                found.setdefault(key, []).append((spec["names"]["plural"], spec.get("scope") == "Namespaced"))
     return found

@@ -28,7 +28,7 @@ MAX_TEXT = 400
 
 
 class Weight(NamedTuple):
-    """What a role counts."""
+    """The part of the limits that a role takes."""
 
     rules: int = 1
     values: int = 0
@@ -36,7 +36,7 @@ class Weight(NamedTuple):
 
 
 def weight_of(rules: tuple[Rule, ...]) -> Weight:
-    """Return what a role counts. A role that exceeds the limits by its rules is not looked at further."""
+    """Return the part of the limits that a role takes. A role that exceeds the limits by its rules is not looked at further."""
     if len(rules) > MAX_RULES:
         return Weight(len(rules))
     parts = [
@@ -67,7 +67,7 @@ class Account:
 
         Args:
             role: Kind, namespace and name of the role.
-            weight: What it counts.
+            weight: The part of the limits that it takes.
             always: Whether it counts beyond all limits.
         """
         if role in self._roles:

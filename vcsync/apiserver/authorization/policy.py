@@ -236,7 +236,7 @@ class Policy:
         return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
 
     def weight_of(self, kind: str, name: str, namespace: str) -> Weight:
-        """Return what the role that a binding refers to counts among the limits of a user."""
+        """Return the part of a user's limits that the role of a binding takes."""
         rules = self.rules_of(kind, name, namespace)
         if rules is None:
             return Weight()

@@ -36,7 +36,11 @@ class Rights:
 
 
 class Definitions:
+    def __init__(self) -> None:
+        self.read = 0
+
     async def all(self, *_: str) -> list[Any]:
+        self.read += 1
         return [DEFINITION]
 
 
@@ -109,3 +113,21 @@ async def test_unchanged_owner_references_are_not_authorized() -> None:
     rights = Rights()
     await admitted(rights, admission([BLOCKING], [BLOCKING]))
     assert rights.checks == []
+
+
+async def test_thousands_of_owners_read_the_definitions_once() -> None:
+    """An object has room for 15,000 owners, and a tenant for 32 MiB of definitions."""
+    owners = [
+        {
+            **BLOCKING,
+            "apiVersion": "example.org/v1",
+            "kind": "Thing",
+            "name": f"t{number}",
+            "uid": f"u{number}",
+        }
+        for number in range(100)
+    ]
+    rights = Rights(*(f"update example.org/things/finalizers /t{number}" for number in range(100)))
+    definitions: Any = Definitions()
+    await OwnerReferences(rights.decide)(admission(owners), definitions)
+    assert definitions.read == 1

@@ -72,13 +72,14 @@ class Account:
         """
         if role in self._roles:
             return False
-        self._roles.add(role)
-        if always:
-            return True
         left = self._left
+        if always:
+            self._roles.add(role)
+            return True
         if weight.rules > left.rules or weight.values > left.values or weight.characters > left.characters:
             self.exceeded = True
             return False
+        self._roles.add(role)
         self._left = Weight(
             left.rules - weight.rules, left.values - weight.values, left.characters - weight.characters
         )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vcsync.apiserver.authorization import rbac
 from vcsync.apiserver.authorization.rbac import (
     FULL_AUTHORITY,
     Rule,
@@ -16,6 +17,7 @@ from vcsync.apiserver.authorization.rbac import (
     parse_rules,
     url_covers,
 )
+from vcsync.apiserver.authorization.rule_index import rule_index
 from vcsync.apiserver.request.caller import Attributes
 from vcsync.objects.budget import NO_LIMIT, Budget, BudgetExceeded
 
@@ -97,6 +99,20 @@ def test_what_is_covered_grants_nothing_new(
 ) -> None:
     if not lacking(held, wanted) and any(allows(rule, question) for rule in wanted):
         assert any(allows(rule, question) for rule in held)
+
+
+@given(st.lists(st.lists(rules, max_size=3), max_size=5), questions)
+def test_the_index_finds_the_first_role_that_allows(roles: list[list[Rule]], question: Attributes) -> None:
+    found = (number for number, held in enumerate(roles) if any(allows(rule, question) for rule in held))
+    assert rule_index(roles).first(question) == next(found, None)
+
+
+@given(st.lists(rules, max_size=3), st.lists(rules, max_size=3))
+def test_missing_permissions_are_those_that_no_rule_covers(held: list[Rule], wanted: list[Rule]) -> None:
+    single = [atom for rule in wanted for atom in rbac._atoms(rule)]
+    assert lacking(held, wanted) == [
+        atom for atom in single if not any(rbac._covers(rule, atom) for rule in held)
+    ]
 
 
 @given(st.lists(rules, max_size=4))

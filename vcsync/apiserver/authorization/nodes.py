@@ -140,8 +140,12 @@ async def _by_pods(question: _Question) -> Decision:
 async def _of_volumes(question: _Question) -> bool:
     """Return whether a volume of a Pod needs a Secret of the Pod's namespace."""
     asked = question.asked
+    seen: set[str] = set()
     async for pod in question.pods():
         for claim in node_graph.claims_of(pod):
+            if claim in seen:
+                continue
+            seen.add(claim)
             volume = await _volume_of(question, claim)
             if volume and asked.name in node_graph.secrets_of_volume(volume):
                 return True

@@ -80,6 +80,22 @@ async def test_pods_of_others_and_mirrors_open_nothing(house: House, found: dict
         await house.identity.authorizer.authorize(NODE, read("secrets"))
 
 
+async def test_a_claim_that_pods_name_often_is_read_once(house: House) -> None:
+    volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": "c"}} for number in range(200)]
+    for name in ("p", "q"):
+        found = pod(volumes=volumes)
+        await house.put("acme", "", "pods", {**found, "metadata": {**found["metadata"], "name": name}})
+    real, read_keys = house.store.get, []
+
+    async def counted(key: str, **options: Any) -> Any:
+        read_keys.append(key)
+        return await real(key, **options)
+
+    house.store.get = counted  # type: ignore[method-assign]
+    assert not await allowed(house, NODE, read("secrets"))
+    assert len([key for key in read_keys if "persistentvolumeclaims" in key]) == 1
+
+
 async def test_the_name_alone_makes_no_node(house: House) -> None:
     await house.put("acme", "", "pods", pod(**volume(secret={"secretName": "wanted"})))
     for user in (User("system:node:n1"), User("n1", groups=("system:nodes",))):

@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -146,8 +146,12 @@ def check(path: Path) -> tuple[Header, int]:
     return header, count
 
 
-def objects(path: Path) -> Iterator[tuple[int, Object]]:
+def objects(path: Path, without: Collection[int] = ()) -> Iterator[tuple[int, Object]]:
     """Yield the objects of an archive with the numbers of their lines.
+
+    Args:
+        path: the archive.
+        without: numbers of lines to leave out.
 
     Raises:
         BadArchive: the file has changed since it was checked.
@@ -156,7 +160,7 @@ def objects(path: Path) -> Iterator[tuple[int, Object]]:
     for number, line in enumerate(_lines(path), 1):
         if line.startswith(ENDS):
             return
-        if number > 1:
+        if number > 1 and number not in without:
             yield number, _object(line, number)
 
 

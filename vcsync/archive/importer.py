@@ -30,7 +30,10 @@ ATTEMPTS: Final = 6
 FIRST_PAUSE: Final = 0.5
 """Seconds after the first failed attempt; every further pause is twice as long."""
 DEFINITIONS_SECONDS: Final = 60.0
-"""Longest wait until the server serves the resources of an imported CustomResourceDefinition."""
+"""Longest wait, in sum, until the server serves the resources of imported CustomResourceDefinitions."""
+MOST_PASSES: Final = 20
+"""Times that the file is read for objects whose owners come later. Owners of Kubernetes' controllers are nested four deep, and
+come first in an archive of `vcsync tenant export`."""
 EVERY: Final = 500
 """Objects between two reports of progress."""
 
@@ -55,7 +58,8 @@ class Imported(Struct):
 class Importer:
     """One import.
 
-    Owners come before what they own: an object whose owner does not exist yet waits for the next pass over the file.
+    Owners come before what they own: an object whose owner does not exist yet waits for the next pass over the file. After
+    `MOST_PASSES` it is created without its owner.
 
     Args:
         client: client of the control plane, with a credential that reaches only the tenant.
@@ -82,6 +86,7 @@ class Importer:
         self._owners: dict[str, str] = {}
         self._expected: set[str] = set()
         self._done: set[int] = set()
+        self._waited = 0.0
         self.result = Imported()
 
     async def run(self) -> Imported:
@@ -95,8 +100,14 @@ class Importer:
         await self._discover()
         self._expected = {uid for _, found in objects(self._path) if (uid := found["metadata"].get("uid"))}
         for late in (False, True):
+            passes = 1
             while await self._pass(late=late):
-                pass
+                passes += 1
+                if passes == MOST_PASSES and self._expected:
+                    self._note(
+                        f"owners are nested deeper than {MOST_PASSES}: the rest is created without its owners"
+                    )
+                    self._expected.clear()
         return self.result
 
     async def _discover(self) -> None:
@@ -111,9 +122,7 @@ class Importer:
         """Import what can be imported. Returns whether another pass may import more."""
         progress = waiting = False
         definitions: list[tuple[str, str]] = []
-        for number, found in objects(self._path):
-            if number in self._done:
-                continue
+        for number, found in objects(self._path, self._done):
             if definitions and found["kind"] != "CustomResourceDefinition":
                 await self._wait_served(definitions)
                 definitions = []
@@ -216,13 +225,14 @@ class Importer:
             self._note(f"status of {_label(found)}: {error.status.message or error}")
 
     async def _wait_served(self, definitions: list[tuple[str, str]]) -> None:
-        waited, pause = 0.0, 0.2
+        pause = 0.2
         while True:
             await self._discover()
-            if all(each in self._resources for each in definitions) or waited >= DEFINITIONS_SECONDS:
+            if all(each in self._resources for each in definitions) or self._waited >= DEFINITIONS_SECONDS:
                 return
             await self._pause(pause)
-            waited, pause = waited + pause, min(2 * pause, 5.0)
+            self._waited += pause
+            pause = min(2 * pause, 5.0)
 
     def _resource_of(self, found: Object) -> Resource | None:
         """Return the resource of an object in the object's own version, if the server knows its kind."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
+from vcsync.archive import importer
 from vcsync.archive.exporter import export
 from vcsync.archive.files import Header, Writer, check, objects
 from vcsync.archive.importer import ATTEMPTS, Imported, Importer
@@ -311,6 +312,59 @@ async def test_owners_in_a_circle_end(tmp_path: Path) -> None:
             metadata = {"name": name, "namespace": "shop", "uid": name, "ownerReferences": [{"uid": owner}]}
             writer.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     assert (await load(fresh(), path)).created == 2
+
+
+@pytest.mark.parametrize("length", [15, 60])
+async def test_a_chain_of_owners_in_reverse_order_is_read_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """Each pass over the file creates one more of them, so that the file would be read once for each."""
+    path, said, decoded = tmp_path / "file", list[str](), 0
+    with Writer(path, Header(version=1, tenant="acme", created="now")) as writer:
+        for at in reversed(range(length)):
+            owners = [{"uid": f"u{at - 1}", "name": f"n{at - 1}"}] if at else []
+            metadata = {"name": f"n{at}", "namespace": "shop", "uid": f"u{at}", "ownerReferences": owners}
+            writer.add({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal decoded
+        for each in objects(*arguments):
+            decoded += 1
+            yield each
+
+    monkeypatch.setattr(importer, "objects", counted)
+    server = fresh()
+    assert (await load(server, path, said)).created == length
+    assert decoded <= (importer.MOST_PASSES + 4) * length
+    owned = [each for each in server.objects.values() if each["metadata"].get("ownerReferences")]
+    deep = [each for each in said if "nested deeper than 20" in each]
+    assert (len(owned), len(deep)) == ((length - 1, 0) if length < importer.MOST_PASSES else (19, 1))
+
+
+async def test_definitions_are_waited_for_within_bounds(tmp_path: Path) -> None:
+    path, waited = tmp_path / "file", 0.0
+    with Writer(path, Header(version=1, tenant="acme", created="now")) as writer:
+        for at in range(20):
+            names = {"plural": f"x{at}s", "kind": f"X{at}"}
+            writer.add(
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {"name": f"x{at}s.example.com"},
+                    "spec": {"group": "example.com", "names": names},
+                }
+            )
+            writer.add({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{at}"}})
+
+    async def pause(seconds: float) -> None:
+        nonlocal waited
+        waited += seconds
+
+    server: Any = fresh()
+    server.serves_lamps = False
+    done = await Importer(server, path, check(path)[1], lambda _: None, pause).run()
+    assert done.created == 40
+    assert waited < importer.DEFINITIONS_SECONDS + 5
 
 
 async def test_an_export_beyond_the_history_says_so_and_leaves_no_file(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from vcsync.process.legible import legible, legible_lines
+
 _SECRET_KEY = re.compile(
     r"token|password|secret|authorization|kubeconfig|credential|client_?key|private", re.IGNORECASE
 )
@@ -47,6 +49,7 @@ def configure(level: str = "info", format_: Literal["json", "console"] = "json")
         renderer = [
             structlog.processors.format_exc_info,
             redact,
+            _legible,
             structlog.dev.ConsoleRenderer(colors=_coloured()),
         ]
     structlog.configure(
@@ -89,4 +92,12 @@ def _clean_value(value: Any) -> Any:
 
 
 def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    return _encoder.encode(event).decode()
+    return legible_lines(_encoder.encode(event).decode())
+
+
+def _legible(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Escape control characters of values. Tracebacks have lines."""
+    return {
+        key: (legible_lines if key == "exception" else legible)(value) if isinstance(value, str) else value
+        for key, value in event.items()
+    }

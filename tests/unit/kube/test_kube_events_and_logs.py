@@ -253,3 +253,18 @@ def test_colours_are_only_for_terminals_and_without_no_color(
     logs.configure("info", "console")
     structlog.get_logger("colour").warning("something happens", what="x")
     assert ("\x1b[" in capsys.readouterr().err) == coloured
+
+
+def test_messages_of_servers_do_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    error = ValueError("a\x9b31m")
+    for form in ("json", "console"):
+        logs.configure("info", form)
+        structlog.get_logger("x").warning("refused", error="\x1b[2J\x9b31m\nfake line", exc_info=error)
+        said = capsys.readouterr().err
+        assert said.replace("\n", "").isprintable()
+        assert not any(line.startswith("fake line") for line in said.splitlines())
+        if form == "json":
+            assert json.loads(said)["error"] == "\x1b[2J\x9b31m\nfake line"

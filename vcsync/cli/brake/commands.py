@@ -13,6 +13,7 @@ from vcsync.cli.command.common import meta_client, meta_option, output_option, t
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import age, print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import NAMESPACES
@@ -40,7 +41,7 @@ async def _status(form: str, meta: str | None) -> None:
         found = await waiting(client)
     rows = [(each["kind"], each["name"], age(each["since"]), each["message"]) for each in found]
     if form in ("table", "wide") and not rows:
-        click.echo("no deletion waits")
+        say("no deletion waits")
         return
     print_objects(
         found, form, HEADER, rows, names=[f"{each['kind'].lower()}/{each['name']}" for each in found]
@@ -116,9 +117,7 @@ async def _release_super(super_id: str, meta: str | None) -> None:
             raise FailedError(
                 f"super cluster {super_id} does not exist; 'vcsync super list' shows all super clusters"
             ) from None
-    click.echo(
-        f"super cluster {super_id}: namespaces that the ledger does not know may be deleted for 15 minutes"
-    )
+    say(f"super cluster {super_id}: namespaces that the ledger does not know may be deleted for 15 minutes")
 
 
 def _word() -> dict[str, Any]:
@@ -133,13 +132,13 @@ async def _release(tenant: str | None, meta: str | None) -> None:
         patch = _word()
         for each in tenants:
             await client.patch(VIRTUAL_CLUSTERS, each.name, patch, each.namespace)
-            click.echo(f"tenant {each.spec.tenant or each.name}: deletions are allowed for 15 minutes")
+            say(f"tenant {each.spec.tenant or each.name}: deletions are allowed for 15 minutes")
         if tenant is None:
             await client.patch(NAMESPACES, names.SYSTEM_NAMESPACE, patch)
-            click.echo("deletions of tenants without a VirtualCluster are allowed, too")
+            say("deletions of tenants without a VirtualCluster are allowed, too")
         for envelope in await client.list(SUPER_CLUSTERS) if tenant is None else ():
             await client.patch(SUPER_CLUSTERS, envelope.name, patch)
-            click.echo(
+            say(
                 f"super cluster {envelope.name}: namespaces that the ledger does not know may be deleted, too"
             )
 

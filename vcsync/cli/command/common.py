@@ -12,6 +12,7 @@ import click
 
 from vcsync.api.fields import Quantity
 from vcsync.cli.command.errors import WrongInputError, shows_no_installation
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import NotFound
@@ -189,7 +190,7 @@ async def admin_client(kubeconfig: Path, name: str) -> AsyncIterator[Client]:
 
 def note(text: str) -> None:
     """Print a message of a registration to stderr."""
-    click.echo(text, err=True)
+    say(text, err=True)
 
 
 def timestamp() -> str:

@@ -8,6 +8,8 @@ import click
 
 from vcsync import __version__
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
+from vcsync.process.legible import legible
 from vcsync.process.restarts import supervise
 
 EXIT_FAILED = 1
@@ -153,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _refuse(error: click.UsageError) -> int:
     """Print the error in the arguments, or the list of commands if no command is given."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)
+        say(error.format_message(), err=True)
         return error.exit_code
     where = error.ctx.command_path if error.ctx else "vcsync"
     return _complain(f"{error.format_message()} (see '{where} --help')", error.exit_code)
@@ -161,7 +163,5 @@ def _refuse(error: click.UsageError) -> int:
 
 def _complain(message: str, code: int) -> int:
     """Print one line to stderr."""
-    from vcsync.cli.command.output import legible  # noqa: PLC0415  loads what few invocations need
-
-    click.echo(f"vcsync: {legible(' '.join(message.split()))}", err=True)
+    say(f"vcsync: {legible(' '.join(message.split()))}", err=True)
     return code

@@ -1,28 +1,16 @@
 """Output of commands: tables for people, JSON and YAML for programs."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import click
 import yaml
 
+from vcsync.cli.command.terminal import say
 from vcsync.objects.readable_amounts import readable
+from vcsync.process.legible import legible, legible_lines
 from vcsync.tenancy.health import lasting
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_UNSEEN_IN_JSON = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def legible(text: str) -> str:
-    """Escape control characters: text from tenants must not control a terminal or start a new line."""
-    return _CONTROL.sub(_written_out, text)
-
-
-def _written_out(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -55,19 +43,19 @@ def print_objects(
         more: header and rows of additional columns of a wide table.
     """
     if form == "table" or (form == "wide" and more is None):
-        click.echo(table(header, rows))
+        say(table(header, rows))
     elif form == "wide" and more is not None:
-        click.echo(wide(header, rows, *more))
+        say(wide(header, rows, *more))
     elif form == "name":
         print_names(names)
     else:
-        click.echo(document(objects, form))
+        say(document(objects, form))
 
 
 def print_names(names: Iterable[str]) -> None:
     """Print names, one per line; nothing if there are none."""
     for name in names:
-        click.echo(legible(name))
+        say(legible(name))
 
 
 def wide(
@@ -84,9 +72,15 @@ def wide(
 def document(value: Any, form: str) -> str:
     """Render plain values as ``json`` or ``yaml``."""
     if form == "json":
-        return _UNSEEN_IN_JSON.sub(_written_out, json.dumps(value, indent=2, ensure_ascii=False))
+        return legible_lines(json.dumps(value, indent=2, ensure_ascii=False))
+    text = _yaml(value, allow_unicode=True)
+    # With escapes, programs read the same values.
+    return _yaml(value, allow_unicode=False) if legible_lines(text) != text else text
+
+
+def _yaml(value: Any, *, allow_unicode: bool) -> str:
     text = yaml.dump(
-        value, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+        value, Dumper=_PlainDumper, sort_keys=False, allow_unicode=allow_unicode, default_flow_style=False
     )
     return str(text).rstrip()
 

@@ -9,6 +9,7 @@ from vcsync.apiserver.storage.interface import StoreError
 from vcsync.apiserver.storage.sqlite import DATABASE
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 
 data_option = click.option(
     "--data",
@@ -32,7 +33,7 @@ def backup(file: Path, data: Path) -> None:
         summary = copies.backup(data / DATABASE, file)
     except StoreError as error:
         raise FailedError(str(error)) from error
-    click.echo(_summary_line(summary, f"saved in {file}"))
+    say(_summary_line(summary, f"saved in {file}"))
 
 
 @click.command(epilog=example("vcsync restore /backups/monday.db --data /var/lib/vcsync"))
@@ -47,7 +48,7 @@ def restore(file: Path, data: Path) -> None:
         summary = copies.restore(file, data / DATABASE)
     except StoreError as error:
         raise FailedError(str(error)) from error
-    click.echo(_summary_line(summary, f"restored to {data}"))
+    say(_summary_line(summary, f"restored to {data}"))
 
 
 def _summary_line(summary: copies.Summary, what: str) -> str:

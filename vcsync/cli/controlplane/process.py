@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import click
 import msgspec
 import structlog
 
@@ -49,6 +48,7 @@ from vcsync.apiserver.storage.compaction import keep_window
 from vcsync.apiserver.storage.interface import Store, StoreError, StoreRefused
 from vcsync.apiserver.storage.sqlite import open_sqlite
 from vcsync.cli.command.errors import FailedError, WrongInputError
+from vcsync.cli.command.terminal import say
 from vcsync.cli.controlplane.audit_options import AuditOptions
 from vcsync.cli.controlplane.limit_options import LimitOptions
 from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
@@ -248,9 +248,9 @@ async def _listen(plane: ControlPlane, host: str, port: int, tls: ssl.SSLContext
 
 def _tell(settings: ControlPlaneSettings) -> None:
     endpoint = endpoint_of(settings)
-    click.echo(f"control plane: {endpoint.url}")
-    click.echo(f"admin kubeconfig: {DataFolder(settings.data).admin_kubeconfig}")
-    click.echo(f"next: vcsync tenant create acme --data {settings.data}")
+    say(f"control plane: {endpoint.url}")
+    say(f"admin kubeconfig: {DataFolder(settings.data).admin_kubeconfig}")
+    say(f"next: vcsync tenant create acme --data {settings.data}")
     _log.info("control plane serves", url=endpoint.url, listen=":".join(map(str, settings.listen)))
 
 

@@ -11,6 +11,7 @@ from vcsync.cli.command.common import log_options
 from vcsync.cli.command.config import Config
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.process import logs, loop
 from vcsync.process.signals import until_signalled
 
@@ -53,7 +54,7 @@ def demo(*, step: bool, pile: int, patience: float, log_level: str, log_format: 
         wanted = wanted_of(Config(), folder, members_of(TENANTS, (), demo_stage.EAST, "", ""), nodes=3)
         await demo_acts.play(
             demo_acts.impatient(wanted),
-            demo_stage.Commentary(click.echo, _wait_for_enter if step else _go_on, patience),
+            demo_stage.Commentary(say, _wait_for_enter if step else _go_on, patience),
             pile,
         )
         ended.append(True)
@@ -70,7 +71,7 @@ async def _go_on() -> None:
 
 async def _wait_for_enter() -> None:
     """Wait for a line while the event loop is blocked, so that Ctrl-C ends the process."""
-    click.echo("[Enter]", nl=False)
+    say("[Enter]", nl=False)
     there, running = asyncio.Event(), asyncio.get_running_loop()
     running.add_reader(sys.stdin.fileno(), there.set)
     try:

@@ -13,12 +13,14 @@ from vcsync.api.objects import cluster_key
 from vcsync.cli.command.common import meta_client, meta_option, output_option
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
-from vcsync.cli.command.output import legible, print_objects
+from vcsync.cli.command.output import print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Gone, KubeError
 from vcsync.kube.resources import CONFIG_MAPS
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
+from vcsync.process.legible import legible
 from vcsync.registration.registered import virtual_clusters
 from vcsync.syncer.drift.repairs import FieldChange, Repair
 from vcsync.syncer.drift.store import stored_repairs
@@ -81,7 +83,7 @@ async def _list(choice: Choice, form: str, meta: str | None) -> None:
     async with meta_client(meta) as client:
         found = [each for each in await recorded(client) if choice.admits(each)]
     if form == "table" and not found:
-        click.echo("no repairs are recorded")
+        say("no repairs are recorded")
         return
     print_objects(
         [as_plain(each) for each in found],
@@ -121,7 +123,7 @@ async def _follow(choice: Choice, meta: str | None) -> None:
             known |= found
             for shown in sorted(filter(choice.admits, new), key=lambda each: each.repair.when):
                 for row in rows(shown):
-                    click.echo("  ".join(legible(cell) or "-" for cell in row))
+                    say("  ".join(legible(cell) or "-" for cell in row))
 
 
 async def _changes(client: Client) -> AsyncIterator[dict[str, set[Shown]]]:
@@ -149,7 +151,7 @@ async def _changes(client: Client) -> AsyncIterator[dict[str, set[Shown]]]:
         except KubeError as error:
             if not answered:
                 raise FailedError(str(error)) from error
-            click.echo(f"the meta cluster does not answer, trying again: {error}", err=True)
+            say(f"the meta cluster does not answer, trying again: {error}", err=True)
             await asyncio.sleep(AGAIN_SECONDS)
 
 

@@ -14,7 +14,8 @@ from vcsync.cli.command.common import endpoint_option, meta_client, meta_option,
 from vcsync.cli.command.endpoints import roles_of, timeline_of
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
-from vcsync.cli.command.output import document, legible, print_names
+from vcsync.cli.command.output import document, print_names
+from vcsync.cli.command.terminal import say
 from vcsync.cli.explain.reach import facts, reaches, service_story
 from vcsync.cli.explain.story import namespace_story, pod_story, score_lines, transition_lines, waiting_reason
 from vcsync.cli.explain.super_story import super_story
@@ -26,6 +27,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES, Resource
 from vcsync.objects.envelope import Envelope, to_dict
+from vcsync.process.legible import legible
 from vcsync.registration.clients import stored_client
 from vcsync.registration.registered import require_super_cluster, require_tenant
 from vcsync.scheduling.slices import DEFAULT_SLICE
@@ -188,11 +190,11 @@ async def _explain_super(super_id: str, size: Mapping[str, str], form: str, meta
 
 def _tell(story: list[str], facts: dict[str, Any], form: str, name: str) -> None:
     if form in ("table", "wide"):
-        click.echo("\n".join(map(legible, story)))
+        say("\n".join(map(legible, story)))
     elif form == "name":
         print_names([name])
     else:
-        click.echo(document({"story": story, **facts}, form))
+        say(document({"story": story, **facts}, form))
 
 
 def _split(target: str, parts: int, form: str) -> list[str]:

@@ -12,6 +12,7 @@ import click
 from vcsync.api.names import HOLLOW_STATE, require_super_id
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.embedded import control_plane, reaching, require_embedded
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import NODES
@@ -40,7 +41,7 @@ def fail(super_id: str, nodes: tuple[str, ...], data: Path | None, meta: str | N
     not ready, and keep running until a controller evicts them when their tolerations end.
     """
     asyncio.run(_mark(super_id, nodes, DOWN, data, meta))
-    click.echo(f"down: {' '.join(nodes)}")
+    say(f"down: {' '.join(nodes)}")
 
 
 @hollow.command(epilog=example("vcsync hollow restore r1 node-3"))
@@ -50,7 +51,7 @@ def fail(super_id: str, nodes: tuple[str, ...], data: Path | None, meta: str | N
 def restore(super_id: str, nodes: tuple[str, ...], data: Path | None, meta: str | None) -> None:
     """Let nodes of the super cluster ID recover."""
     asyncio.run(_mark(super_id, nodes, None, data, meta))
-    click.echo(f"well: {' '.join(nodes)}")
+    say(f"well: {' '.join(nodes)}")
 
 
 @hollow.command(epilog=example("vcsync hollow press r1 node-3 --disk"))
@@ -61,7 +62,7 @@ def restore(super_id: str, nodes: tuple[str, ...], data: Path | None, meta: str 
 def press(super_id: str, nodes: tuple[str, ...], disk: bool, data: Path | None, meta: str | None) -> None:
     """Let nodes of the super cluster ID run short of memory: they evict the Pods without requests."""
     asyncio.run(_mark(super_id, nodes, DISK if disk else MEMORY, data, meta))
-    click.echo(f"short of {'disk space' if disk else 'memory'}: {' '.join(nodes)}")
+    say(f"short of {'disk space' if disk else 'memory'}: {' '.join(nodes)}")
 
 
 async def _mark(

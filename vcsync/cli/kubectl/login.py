@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.kubectl import token_cache
 from vcsync.cli.kubectl.oidc_tokens import Client, LoginError, Tokens, exec_credential, exec_info, subject
 from vcsync.cli.kubectl.token_cache import TokenCache
@@ -102,9 +103,9 @@ def login(  # noqa: PLR0917  one command's options
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
     if version:
-        click.echo(exec_credential(version, tokens))
+        say(exec_credential(version, tokens))
     else:
-        click.echo(f"logged in as {subject(tokens)}", err=True)
+        say(f"logged in as {subject(tokens)}", err=True)
 
 
 @credentials.command()
@@ -115,7 +116,7 @@ def logout(cache_folder: Path) -> None:
         count = token_cache.forget(cache_folder)
     except LoginError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{count} {'login' if count == 1 else 'logins'} forgotten", err=True)
+    say(f"{count} {'login' if count == 1 else 'logins'} forgotten", err=True)
 
 
 def _asked_by(environment: Mapping[str, str]) -> tuple[str, bool]:
@@ -162,4 +163,4 @@ def has_browser(environment: Mapping[str, str]) -> bool:
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    say(line, err=True)

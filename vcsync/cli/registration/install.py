@@ -12,6 +12,7 @@ from vcsync.api import crd, names, rbac
 from vcsync.cli.command.common import meta_client, meta_kubeconfig, meta_option, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from vcsync.objects.envelope import untyped
@@ -53,7 +54,7 @@ def install(meta: str | None, kubeconfigs: Path | None) -> None:
         target = kubeconfigs / f"{role}.kubeconfig"
         user = names.service_account(role)
         write_private(target, with_token(cluster, name="meta", user=user, token=token))
-        click.echo(f"wrote {target}")
+        say(f"wrote {target}")
 
 
 async def _install(meta: str | None, roles: Iterable[str] | None) -> dict[str, str]:
@@ -62,10 +63,10 @@ async def _install(meta: str | None, roles: Iterable[str] | None) -> dict[str, s
         definitions = crd.crds()
         await apply(client, definitions)
         await wait_established(client, [definition["metadata"]["name"] for definition in definitions])
-        click.echo(f"{len(definitions)} custom resource definitions are established")
+        say(f"{len(definitions)} custom resource definitions are established")
         manifests = rbac.meta_manifests()
         await apply(client, manifests)
-        click.echo(f"namespaces, ServiceAccounts and roles are installed ({len(manifests)} objects)")
+        say(f"namespaces, ServiceAccounts and roles are installed ({len(manifests)} objects)")
         accounts = {role: names.service_account(role) for role in roles or ()}
         tokens = await tokens_of(
             client,

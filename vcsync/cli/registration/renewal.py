@@ -11,6 +11,7 @@ from vcsync.api.objects import cluster_key
 from vcsync.cli.command.common import admin_client, kubeconfig_option, meta_client, meta_option, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.registration import placement_webhook
 from vcsync.registration import accounts, manifests
 from vcsync.registration.cluster_identity import cluster_uid
@@ -98,7 +99,7 @@ async def _renew_tenant(
             await placement_webhook.uninstall(meta_cluster, control_plane, root)
         if placement:
             await placement_webhook.install(meta_cluster, control_plane, root, placement)
-    click.echo(f"the roles have new credentials for tenant {tenant} and use them within a minute")
+    say(f"the roles have new credentials for tenant {tenant} and use them within a minute")
 
 
 @click.command(name="renew", epilog=example("vcsync super renew r1 --kubeconfig r1.kubeconfig"))
@@ -132,4 +133,4 @@ async def _renew_super(super_id: str, admin: Admin, revoke: bool, meta: str | No
         made = await accounts.super_kubeconfigs(there, super_id, admin.cluster, note)
         await accounts.check_usable(made.syncer, super_id)
         await accounts.store_super_credentials(meta_cluster, super_id, made)
-    click.echo(f"the roles have new credentials for super cluster {super_id} and use them within a minute")
+    say(f"the roles have new credentials for super cluster {super_id} and use them within a minute")

@@ -15,6 +15,7 @@ from vcsync.cli.command.common import endpoint_option, meta_client, meta_option,
 from vcsync.cli.command.endpoints import roles_of
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, document, print_names, table, wide
+from vcsync.cli.command.terminal import say
 from vcsync.cli.status import alarms, troubles
 from vcsync.cli.super import commands as supers
 from vcsync.cli.tenant import commands as tenants
@@ -62,29 +63,29 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
             "namespaces": [as_plain(one, clients) for one in ledger],
             "warnings": msgspec.to_builtins(warned),
         }
-        click.echo(document(answer | ({"roles": roles} if endpoint else {}), form))
+        say(document(answer | ({"roles": roles} if endpoint else {}), form))
         return
     of_pool = [supers.row(one, dealt, judged[one.name]) for one in pool]
     if form == "wide":
-        click.echo(wide(supers.HEADER, of_pool, supers.WIDE_HEADER, map(supers.wide_row, pool)))
-        click.echo()
+        say(wide(supers.HEADER, of_pool, supers.WIDE_HEADER, map(supers.wide_row, pool)))
+        say()
         more = map(tenants.wide_row, clients)
-        click.echo(wide(tenants.HEADER, map(tenants.row, clients), tenants.WIDE_HEADER, more))
+        say(wide(tenants.HEADER, map(tenants.row, clients), tenants.WIDE_HEADER, more))
     else:
-        click.echo(table(supers.HEADER, of_pool))
-        click.echo()
-        click.echo(table(tenants.HEADER, map(tenants.row, clients)))
-    click.echo()
-    click.echo(table(NAMESPACES_HEADER, (row(one, clients) for one in ledger)))
+        say(table(supers.HEADER, of_pool))
+        say()
+        say(table(tenants.HEADER, map(tenants.row, clients)))
+    say()
+    say(table(NAMESPACES_HEADER, (row(one, clients) for one in ledger)))
     if wrong := troubles.rows(clients):
-        click.echo()
-        click.echo(table(troubles.HEADER, wrong))
+        say()
+        say(table(troubles.HEADER, wrong))
     if warned:
-        click.echo()
-        click.echo(table(alarms.HEADER, map(alarms.row, warned)))
+        say()
+        say(table(alarms.HEADER, map(alarms.row, warned)))
     if endpoint:
-        click.echo()
-        click.echo(table(ROLES_HEADER, (role_row(name, role) for name, role in roles.items())))
+        say()
+        say(table(ROLES_HEADER, (role_row(name, role) for name, role in roles.items())))
 
 
 def tenant_of(placement: NamespacePlacement, clients: list[VirtualCluster]) -> str:

@@ -27,6 +27,7 @@ from vcsync.cli.command.common import (
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import age, pairs, print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.cli.registration.renewal import renew_super
 from vcsync.cli.super.drain import change_spec, drain, placed_on, some, undrain
 from vcsync.cli.super.fence import fence, id_argument, unfence
@@ -153,8 +154,8 @@ async def _add(super_id: str, admin: Admin, spec: dict[str, Any], as_given: bool
             return await super_kubeconfigs(super_cluster, super_id, admin.cluster, note)
 
         version = await register(meta_cluster, super_cluster, super_id, spec, credentials)
-    click.echo(f"super cluster {super_id} ({version}, {admin.cluster.server}) is in the pool")
-    click.echo(f"next: vcsync run syncer --super-cluster {super_id}   ('vcsync run all' starts it by itself)")
+    say(f"super cluster {super_id} ({version}, {admin.cluster.server}) is in the pool")
+    say(f"next: vcsync run syncer --super-cluster {super_id}   ('vcsync run all' starts it by itself)")
 
 
 async def register(
@@ -327,7 +328,7 @@ def set_(super_id: str, network_id: str | None, meta: str | None) -> None:
         raise WrongInputError("nothing to change: give --network-id")
     asyncio.run(change_spec(super_id, {"networkId": network_id}, meta))
     said = f"is in network {network_id}" if network_id else "shares its Pod network with none"
-    click.echo(f"super cluster {super_id} {said}")
+    say(f"super cluster {super_id} {said}")
 
 
 @supers.command(
@@ -340,7 +341,7 @@ def set_(super_id: str, network_id: str | None, meta: str | None) -> None:
 def cordon(super_id: str, meta: str | None) -> None:
     """Stop placing new slices on a super cluster. Running Pods stay."""
     asyncio.run(change_spec(super_id, {"cordoned": True}, meta))
-    click.echo(f"super cluster {super_id} gets no new slices")
+    say(f"super cluster {super_id} gets no new slices")
 
 
 @supers.command(
@@ -353,7 +354,7 @@ def cordon(super_id: str, meta: str | None) -> None:
 def uncordon(super_id: str, meta: str | None) -> None:
     """Allow slices on a super cluster again. This ends cordon and drain."""
     asyncio.run(change_spec(super_id, {"cordoned": False, "drain": False}, meta))
-    click.echo(f"super cluster {super_id} gets slices again")
+    say(f"super cluster {super_id} gets slices again")
 
 
 @supers.command(
@@ -406,23 +407,23 @@ async def _remove(super_id: str, kubeconfig: Path | None, force: bool, meta: str
         await _forget_endpoints(client, super_id)
         if standing:
             await _give_up(client, super_id)
-        click.echo(f"super cluster {super_id} is out of the pool")
+        say(f"super cluster {super_id} is out of the pool")
         if kubeconfig is None:
             mark, info = f"{names.MADE_FOR_SUPER_CLUSTER}={super_id}", names.SUPER_CLUSTER_INFO
-            click.echo(
+            say(
                 "the objects that 'super add' created in it are still there; to delete them, run as its administrator:"
             )
-            click.echo(f"  kubectl delete namespace,clusterrole,clusterrolebinding -l {mark}")
-            click.echo(f"  kubectl delete configmap -n {names.SUPER_CLUSTER_INFO_NAMESPACE} {info}")
+            say(f"  kubectl delete namespace,clusterrole,clusterrolebinding -l {mark}")
+            say(f"  kubectl delete configmap -n {names.SUPER_CLUSTER_INFO_NAMESPACE} {info}")
             return
     async with admin_client(kubeconfig, super_id) as there:
         left = await manifests.delete_marked(
             there, rbac.super_manifests(), names.MADE_FOR_SUPER_CLUSTER, super_id
         )
         await release_super_cluster(there, super_id, meta_uid)
-    click.echo("the objects that 'super add' created in it are removed")
+    say("the objects that 'super add' created in it are removed")
     if left:
-        click.echo(f"left alone, as it was not made for super cluster {super_id}: {', '.join(left)}")
+        say(f"left alone, as it was not made for super cluster {super_id}: {', '.join(left)}")
 
 
 async def _forget_endpoints(client: Client, super_id: str) -> None:

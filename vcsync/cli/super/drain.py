@@ -14,6 +14,7 @@ from vcsync.cli.command.common import meta_client, meta_option
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document
+from vcsync.cli.command.terminal import say
 from vcsync.cli.super.fence import id_argument
 from vcsync.cli.super.progress import blocked_lines, contents, overall, progress_line
 from vcsync.kube.client import Client
@@ -107,7 +108,7 @@ def undrain(super_id: str, keep_cordon: bool, meta: str | None) -> None:
     """
     asyncio.run(change_spec(super_id, {"drain": False, "cordoned": keep_cordon}, meta))
     gets = "gets no new slices" if keep_cordon else "gets slices again"
-    click.echo(f"super cluster {super_id} does not drain any more, and {gets}")
+    say(f"super cluster {super_id} does not drain any more, and {gets}")
 
 
 async def _show(super_id: str, form: str, meta: str | None) -> None:
@@ -116,13 +117,13 @@ async def _show(super_id: str, form: str, meta: str | None) -> None:
         reached = _progress(found)
     if form != "text":
         plain = {"superCluster": super_id, "drain": found.spec.drain}
-        click.echo(document(plain | ({"progress": to_wire(reached)} if reached is not None else {}), form))
+        say(document(plain | ({"progress": to_wire(reached)} if reached is not None else {}), form))
     elif not found.spec.drain:
-        click.echo(f"super cluster {super_id} does not drain")
+        say(f"super cluster {super_id} does not drain")
     elif reached is None:
-        click.echo(f"super cluster {super_id} drains; its syncer has not reported progress")
+        say(f"super cluster {super_id} drains; its syncer has not reported progress")
     else:
-        click.echo(f"super cluster {super_id} drains since {reached.since}: {contents(reached)} there")
+        say(f"super cluster {super_id} drains since {reached.since}: {contents(reached)} there")
         _tell([progress_line(reached), *blocked_lines(reached)])
 
 
@@ -134,12 +135,12 @@ async def _drain(super_id: str, wait: bool, seconds: float, patience: int | None
         await _change(client, super_id, spec)
         reached = await _first_report(client, super_id)
         there = f": {contents(reached)} there" if reached is not None else ""
-        click.echo(f"super cluster {super_id} drains{there}")
+        say(f"super cluster {super_id} drains{there}")
         if not wait:
             _tell(blocked_lines(reached) if reached is not None else [])
             return
         await _wait_until_empty(client, super_id, seconds)
-    click.echo(f"super cluster {super_id} is empty")
+    say(f"super cluster {super_id} is empty")
 
 
 async def _first_report(client: Client, super_id: str) -> DrainProgress | None:
@@ -196,7 +197,7 @@ def _progress(super_cluster: SuperCluster) -> DrainProgress | None:
 
 def _tell(lines: Sequence[str]) -> None:
     for line in lines:
-        click.echo(line)
+        say(line)
 
 
 async def change_spec(super_id: str, spec: dict[str, Any], meta: str | None) -> None:

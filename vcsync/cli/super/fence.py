@@ -14,6 +14,7 @@ from vcsync.cli.command.common import meta_client, meta_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.super_kubeconfig import stored_kubeconfig
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.errors import Conflict, CredentialsError, KubeError, NotFound
 from vcsync.kube.resources import PODS
@@ -48,7 +49,7 @@ def fence(super_id: str, force: bool, meta: str | None) -> None:
     tenants' policies let them. Its syncer does nothing until 'vcsync super unfence'.
     """
     asyncio.run(_fence(super_id, force, meta))
-    click.echo(f"super cluster {super_id} is fenced: Pods that are being deleted there count as ended")
+    say(f"super cluster {super_id} is fenced: Pods that are being deleted there count as ended")
 
 
 async def _fence(super_id: str, force: bool, meta: str | None) -> None:
@@ -99,7 +100,7 @@ def unfence(super_id: str, timeout: float, meta: str | None) -> None:
     have any more are deleted first, and the command waits for their end. Only then the super cluster's syncer begins to work.
     """
     asyncio.run(_unfence(super_id, timeout, meta))
-    click.echo(f"super cluster {super_id} is not fenced any more")
+    say(f"super cluster {super_id} is not fenced any more")
 
 
 class Copy(Struct, frozen=True):

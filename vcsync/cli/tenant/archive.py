@@ -16,11 +16,12 @@ from vcsync.archive.importer import Imported, Importer
 from vcsync.cli.command.common import admin_client, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
-from vcsync.cli.command.output import legible
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant import embedded
 from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, Gone, KubeError
 from vcsync.objects.times import time_text
+from vcsync.process.legible import legible
 from vcsync.registration import issued
 from vcsync.registration.clients import stored_client
 
@@ -86,7 +87,7 @@ def export(
             raise WrongInputError("--with-keys and --kubeconfig belong to -o FILE")
         files = asyncio.run(embedded.keys(tenant, data, meta))
         _write(directory, files)
-        click.echo(f"wrote {', '.join(sorted(files))} into {directory}")
+        say(f"wrote {', '.join(sorted(files))} into {directory}")
     elif archive is not None:
         asyncio.run(_export(tenant, archive, kubeconfig, data, meta, with_keys=with_keys))
 
@@ -120,9 +121,9 @@ async def _export(
         _note(f"{plural} were listed as of another moment")
     for resource in done.unavailable:
         _note(f"left out, since their aggregated API server is not available: {resource}")
-    click.echo(f"wrote {done.written} objects of tenant {tenant} into {archive}")
+    say(f"wrote {done.written} objects of tenant {tenant} into {archive}")
     if with_keys:
-        click.echo(f"warning: {archive} has the contents of all Secrets: keep it as safe as these", err=True)
+        say(f"warning: {archive} has the contents of all Secrets: keep it as safe as these", err=True)
 
 
 @click.command(
@@ -153,9 +154,7 @@ def import_(
     embedded.check_name(tenant)
     _note(f"{archive}: {total} objects of tenant {header.tenant}, exported {header.created}")
     done = asyncio.run(_import(archive, total, tenant, kubeconfig, data, meta))
-    click.echo(
-        f"tenant {tenant}: {done.created} objects created, {done.existed} existed, {done.skipped} skipped"
-    )
+    say(f"tenant {tenant}: {done.created} objects created, {done.existed} existed, {done.skipped} skipped")
     _hint(header)
 
 

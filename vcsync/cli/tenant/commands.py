@@ -25,6 +25,7 @@ from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.failover import fail_back_option, failover_option
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.cli.registration import placement_webhook
 from vcsync.cli.registration.renewal import renew_tenant
 from vcsync.cli.tenant import archive as archives
@@ -216,12 +217,12 @@ async def _add(new: NewTenant, meta: str | None) -> None:
         version, root = await register(meta_cluster, control_plane, new.name, spec, secrets)
         if new.placement is not None:
             await placement_webhook.install(meta_cluster, control_plane, root, new.placement)
-        click.echo(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
+        say(f"tenant {new.name} ({version}, {cluster.server}) is served; its root namespace is {root}")
         if new.name_server is not None:
             vc = await require_tenant(meta_cluster, new.name)
             await install(meta_cluster, control_plane, new.name, vc, new.name_server)
     if "defaultQuota" not in new.spec:
-        click.echo(
+        say(
             "next: the tenant creates a ResourceQuota with cpu and memory in a namespace to have it placed, and a LimitRange "
             "with default requests of containers; or set a default quota with 'vcsync tenant set --default-quota'"
         )
@@ -250,11 +251,11 @@ async def _accept(tenant: str, meta: str | None) -> None:
             uid = await cluster_uid(control_plane)
             await check_control_plane(meta_cluster, control_plane, vc.name, uid)
         if uid == recorded_uid(vc):
-            click.echo(f"tenant {tenant}: this control plane is the registered one; nothing to do")
+            say(f"tenant {tenant}: this control plane is the registered one; nothing to do")
             return
         patch = {"metadata": {"annotations": {names.CONTROL_PLANE_UID: uid}}}
         await meta_cluster.patch(VIRTUAL_CLUSTERS, vc.name, patch, vc.namespace)
-    click.echo(f"tenant {tenant}: the control plane with UID {uid} is its own from now on")
+    say(f"tenant {tenant}: the control plane with UID {uid} is its own from now on")
 
 
 @tenants.command(

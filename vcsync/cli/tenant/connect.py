@@ -13,6 +13,7 @@ from vcsync.api.rbac import readable_problem
 from vcsync.cli.command.common import admin_client, kubeconfig_option, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant import embedded
 from vcsync.kube.errors import AlreadyExists, ApiError
 from vcsync.kube.kubeconfig import Cluster, server_url
@@ -83,9 +84,9 @@ def connect(
     admin = read_admin(kubeconfig)
     check_reachable(admin.cluster)
     asyncio.run(_connect(tenant, admin, groups, extra, readable, revoke=revoke, data=data, meta=meta))
-    click.echo(f"tenant {tenant} is served: requests are forwarded to {admin.cluster.server}")
+    say(f"tenant {tenant} is served: requests are forwarded to {admin.cluster.server}")
     reached = embedded.reached_by(data, meta)
-    click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached} > {tenant}.kubeconfig")
+    say(f"next: vcsync tenant kubeconfig {tenant}{reached} > {tenant}.kubeconfig")
 
 
 def check_reachable(cluster: Cluster) -> None:

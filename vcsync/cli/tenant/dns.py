@@ -17,6 +17,7 @@ from vcsync.api.specs import VirtualClusterSpec
 from vcsync.cli.command.common import admin_client, kubeconfig_option, meta_client, meta_option, note
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.service_cidr import ensure_allocated
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
@@ -162,7 +163,7 @@ async def install(
     if spec.service_cidr:
         await ensure_allocated(control_plane, spec.service_cidr)
     await manifests.apply(control_plane, objects)
-    click.echo(f"tenant {tenant} has the name server {wanted.image} for {wanted.domain}")
+    say(f"tenant {tenant} has the name server {wanted.image} for {wanted.domain}")
     if not spec.service_cidr:
         note(
             f"tenant {tenant} has no range of cluster IPs: addresses of its Services are wrong in super clusters until it has "
@@ -212,6 +213,6 @@ async def _remove(control_plane: Client, tenant: str, wanted: NameServer) -> Non
     if namespace.annotations.get(names.SLICE) == _slice_text():
         patch = {"metadata": {"uid": namespace.uid, "annotations": {names.SLICE: None}}}
         await control_plane.patch(NAMESPACES, namespace.name, patch)
-    click.echo(f"the name server of tenant {tenant} is removed")
+    say(f"the name server of tenant {tenant} is removed")
     if left:
         note(f"left alone, as others have made them: {', '.join(left)}")

@@ -15,6 +15,7 @@ from vcsync.cli.command.common import meta_kubeconfig, meta_option, note, output
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.dns import dns_image_option, install, new_name_server, with_dns_option
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -122,11 +123,9 @@ def create(
         )
     body = {"name": tenant, "controllers": controllers, "nodes": nodes}
     asyncio.run(_create(tenant, body, wanted, data, meta))
-    click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
+    say(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
     if nodes == "virtual":
-        click.echo(
-            f"its Pods run once it is in a pool: vcsync tenant add {tenant} --kubeconfig {tenant}.kubeconfig"
-        )
+        say(f"its Pods run once it is in a pool: vcsync tenant add {tenant} --kubeconfig {tenant}.kubeconfig")
 
 
 async def _create(
@@ -135,7 +134,7 @@ async def _create(
     async with control_plane(data, meta) as server:
         try:
             await server.request("POST", TENANTS, body=msgspec.json.encode(body))
-            click.echo(f"tenant {tenant} is created")
+            say(f"tenant {tenant} is created")
         except AlreadyExists as error:
             if wanted is None:
                 raise FailedError(f"tenant {tenant} exists already") from error
@@ -242,7 +241,7 @@ def revoke(tenant: str, user: str, serial: str, data: Path | None, meta: str | N
     body = msgspec.json.encode({"user": user, "serial": serial})
     asyncio.run(_call("POST", tenant, "/revoke", data, meta, CALL_TIMEOUT, body))
     whose = f"of user {user}" if user else f"with serial number {serial}"
-    click.echo(f"certificates {whose} of tenant {tenant} are revoked")
+    say(f"certificates {whose} of tenant {tenant} are revoked")
 
 
 async def keys(tenant: str, data: Path | None, meta: str | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ import yaml
 from vcsync.api import names, rbac
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.embedded import check_name, fetch, name_argument, reaching
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -82,7 +83,7 @@ def kubeconfig(  # noqa: PLR0917  one command's options
                 "the provider names the user: give --issuer without --role, --user and --group"
             )
         content = asyncio.run(fetch(tenant, "kubeconfig?user=login&credential=none&host=name", data, meta))
-        click.echo(
+        say(
             with_login(content, [f"--issuer={issuer}", f"--client-id={client_id}", *login_arguments]),
             nl=False,
         )
@@ -94,7 +95,7 @@ def kubeconfig(  # noqa: PLR0917  one command's options
         asyncio.run(_grant(tenant, role, data, meta))
         account = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{names.service_account(role)}"
         pairs = [("user", account)]
-    click.echo(asyncio.run(fetch(tenant, f"kubeconfig?{urlencode(pairs)}", data, meta)), nl=False)
+    say(asyncio.run(fetch(tenant, f"kubeconfig?{urlencode(pairs)}", data, meta)).decode(), nl=False)
 
 
 def with_login(content: bytes, arguments: Sequence[str]) -> str:

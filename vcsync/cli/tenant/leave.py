@@ -15,6 +15,7 @@ from vcsync.api.resources import VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import admin_client, meta_client, meta_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.registration import placement_webhook
 from vcsync.cli.tenant.embedded import check_name, control_plane, name_argument, reaching, require_embedded
 from vcsync.kube.client import Client
@@ -78,9 +79,9 @@ async def _remove(tenant: str, wait: bool, seconds: float, admin: Admin | None, 
         if not await _leave_pool(client, tenant, wait, seconds):
             raise FailedError(f"tenant {tenant} is not in the pool; 'vcsync tenant list' shows all tenants")
     if wait:
-        click.echo(f"tenant {tenant} is removed")
+        say(f"tenant {tenant} is removed")
     else:
-        click.echo(f"run 'vcsync tenant remove {tenant}' again to wait for the end")
+        say(f"run 'vcsync tenant remove {tenant}' again to wait for the end")
 
 
 async def _end_placement(client: Client, tenant: str, admin: Admin | None) -> None:
@@ -89,7 +90,7 @@ async def _end_placement(client: Client, tenant: str, admin: Admin | None) -> No
     if vc is None or (admin is None and await placement_webhook.installed(client, cluster_key(vc)) is None):
         return
     if admin is None:
-        click.echo(
+        say(
             f"its control plane still asks about new Pods: 'kubectl delete mutatingwebhookconfiguration "
             f"{names.PLACEMENT_WEBHOOK}' there, or give --kubeconfig"
         )
@@ -109,7 +110,7 @@ async def _leave_pool(client: Client, tenant: str, wait: bool, seconds: float) -
         return await _remove_remains(client, tenant)
     root = cluster_key(vc)
     await client.delete(VIRTUAL_CLUSTERS, vc.name, vc.namespace, uid=vc.uid)
-    click.echo(f"tenant {tenant} is being removed from the pool")
+    say(f"tenant {tenant} is being removed from the pool")
     if wait:
         await _wait_drained(client, vc, root, seconds)
         await manifests.delete_if_there(client, NAMESPACES, root)
@@ -140,7 +141,7 @@ async def _wait_drained(client: Client, vc: VirtualCluster, root: str, seconds: 
             while await _still_there(client, vc):
                 held = await removal_waits_for(client, root)
                 if held != last:
-                    click.echo(held)
+                    say(held)
                 last = held
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
@@ -221,10 +222,10 @@ async def _delete(  # noqa: PLR0917  one command's options
         elif not await _in_pool(client, tenant, wait, seconds) and not served:
             raise FailedError(f"tenant {tenant} does not exist")
         if not wait:
-            click.echo(f"run 'vcsync tenant delete {tenant}' again to wait for the end")
+            say(f"run 'vcsync tenant delete {tenant}' again to wait for the end")
             return
         await _wait_gone(client, tenant, seconds)
-    click.echo(f"tenant {tenant} is deleted")
+    say(f"tenant {tenant} is deleted")
 
 
 async def _wait_released(client: Client, tenant: str, wait: bool, seconds: float) -> None:
@@ -234,7 +235,7 @@ async def _wait_released(client: Client, tenant: str, wait: bool, seconds: float
         async with asyncio.timeout(seconds):
             while wait and (waits_for := await _waits_for(client, tenant)) is not None:
                 if waits_for != last:
-                    click.echo(waits_for)
+                    say(waits_for)
                 last = waits_for
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
@@ -263,7 +264,7 @@ async def _begin(client: Client, tenant: str, grace: int, *, embedded: bool = Tr
         if embedded:
             require_embedded(client, error)
         return False
-    click.echo(f"credentials of tenant {tenant} are invalid from now on")
+    say(f"credentials of tenant {tenant} are invalid from now on")
     return True
 
 
@@ -281,7 +282,7 @@ async def _wait_gone(client: Client, tenant: str, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             while progress := await _progress(client, tenant):
                 if progress != last:
-                    click.echo(progress)
+                    say(progress)
                 last = progress
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:

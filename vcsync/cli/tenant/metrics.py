@@ -9,6 +9,7 @@ import click
 from vcsync.api import names, rbac
 from vcsync.cli.command.common import admin_client, kubeconfig_option
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import API_SERVICES
@@ -40,10 +41,10 @@ async def _switch(tenant: str, kubeconfig: Path, *, off: bool) -> None:
         if off:
             await manifests.delete(control_plane, rbac.metrics_access())
             await _unregister(control_plane)
-            click.echo(f"syncers no longer serve metrics.k8s.io in tenant {tenant}")
+            say(f"syncers no longer serve metrics.k8s.io in tenant {tenant}")
             return
         await manifests.apply(control_plane, rbac.metrics_access())
-    click.echo(f"syncers with --kubelet-address serve metrics.k8s.io in tenant {tenant} within a minute")
+    say(f"syncers with --kubelet-address serve metrics.k8s.io in tenant {tenant} within a minute")
 
 
 async def _unregister(control_plane: Client) -> None:

@@ -10,6 +10,7 @@ from vcsync.api import names, rbac
 from vcsync.api.objects import cluster_key
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.embedded import (
     check_name,
     control_plane,
@@ -38,7 +39,7 @@ def rotate(tenant: str, data: Path | None, meta: str | None) -> None:
     """
     check_name(tenant)
     asyncio.run(_rotate(tenant, data, meta))
-    click.echo(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
+    say(f"next: vcsync tenant kubeconfig {tenant}{reached_by(data, meta)} > {tenant}.kubeconfig")
 
 
 async def _rotate(tenant: str, data: Path | None, meta: str | None) -> None:
@@ -48,13 +49,13 @@ async def _rotate(tenant: str, data: Path | None, meta: str | None) -> None:
         except NotFound as error:
             require_embedded(server, error)
             raise FailedError(f"tenant {tenant} does not exist") from error
-        click.echo(f"tenant {tenant} has new keys; all kubeconfigs and tokens issued before are invalid")
+        say(f"tenant {tenant} has new keys; all kubeconfigs and tokens issued before are invalid")
         try:
             renewed = await _renew(server, tenant)
         except NotFound:
             return  # The operator's space is not the meta cluster of a pool.
     if renewed:
-        click.echo("the roles that serve it have new credentials")
+        say("the roles that serve it have new credentials")
 
 
 async def _renew(server: Client, space: str) -> bool:

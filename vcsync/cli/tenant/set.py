@@ -13,6 +13,7 @@ from vcsync.cli.command.common import meta_client
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.failover import fail_back_option, failover_option
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.controlplane.limit_options import LIMIT_FIELDS, LIMITS_METAVAR, parse_bytes, parse_limits
 from vcsync.cli.tenant import embedded
 from vcsync.cli.tenant.limits import (
@@ -120,15 +121,15 @@ def set_(
         )
     if template is not None:
         asyncio.run(_name_template(tenant, template, data, meta))
-        click.echo(f"template of tenant {tenant}: {template or 'none'}")
+        say(f"template of tenant {tenant}: {template or 'none'}")
     if own:
         asyncio.run(embedded.change(tenant, own, data, meta))
         for name, value in given.items():
             if value is not None:
-                click.echo(f"{name} of tenant {tenant}: {value}")
+                say(f"{name} of tenant {tenant}: {value}")
     if requests is not None:
         asyncio.run(_limit_requests(tenant, requests, data, meta))
-        click.echo(f"limits of requests of tenant {tenant}: {shown_limits(requests)}")
+        say(f"limits of requests of tenant {tenant}: {shown_limits(requests)}")
     if share:
         asyncio.run(_set(tenant, share, str(embedded.kubeconfig_of(data, meta)) if data else meta))
 
@@ -220,4 +221,4 @@ async def _set(tenant: str, share: Mapping[str, Any], meta: str | None) -> None:
                 with suppress(NotFound):
                     await meta_cluster.patch(TENANTS, vc.spec.tenant or vc.name, {"spec": shared})
         for line in lines or ("nothing changes",):
-            click.echo(f"tenant {tenant}: {line}")
+            say(f"tenant {tenant}: {line}")

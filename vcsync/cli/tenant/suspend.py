@@ -10,6 +10,7 @@ from vcsync.api.resources import TENANTS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import meta_client
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant import embedded
 from vcsync.kube.errors import NotFound
 from vcsync.registration.registered import find, is_managed
@@ -28,8 +29,8 @@ def suspend(tenant: str, data: Path | None, meta: str | None) -> None:
     """
     embedded.check_name(tenant)
     asyncio.run(_set(tenant, data, meta, suspended=True))
-    click.echo(f"tenant {tenant} is being suspended")
-    click.echo(f"next: kubectl wait --for=condition=Suspended tenant/{tenant}")
+    say(f"tenant {tenant} is being suspended")
+    say(f"next: kubectl wait --for=condition=Suspended tenant/{tenant}")
 
 
 @click.command(epilog=example("vcsync tenant resume acme"))
@@ -39,7 +40,7 @@ def resume(tenant: str, data: Path | None, meta: str | None) -> None:
     """Resume the suspended tenant NAME: its users can write, and its Pods get places again."""
     embedded.check_name(tenant)
     asyncio.run(_set(tenant, data, meta, suspended=False))
-    click.echo(f"tenant {tenant} is resumed")
+    say(f"tenant {tenant} is resumed")
 
 
 async def _set(tenant: str, data: Path | None, meta: str | None, *, suspended: bool) -> None:
@@ -59,7 +60,7 @@ async def _set(tenant: str, data: Path | None, meta: str | None, *, suspended: b
     except FailedError:
         if vc is None:
             raise
-        click.echo(
+        say(
             "its control plane is not reached through this server: its users can write, and only its Pods are affected",
             err=True,
         )

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-
 from vcsync.api import names
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.apiserver.operator.folder import DataFolder
+from vcsync.cli.command.terminal import say
 from vcsync.cli.controllers.commands import AUTHORITY
 from vcsync.cli.controlplane.process import SWITCH_SECONDS, endpoint_of
 from vcsync.cli.run import pool_role
@@ -104,10 +103,10 @@ def serve(wanted: Wanted, log_level: str, log_format: str) -> None:
 
 async def _serve(wanted: Wanted) -> None:
     begun = time.monotonic()
-    async with running(wanted, click.echo) as system:
-        await system.wait_ready(click.echo)
+    async with running(wanted, say) as system:
+        await system.wait_ready(say)
         loop.tune_gc()
-        click.echo(_next_steps(system, time.monotonic() - begun))
+        say(_next_steps(system, time.monotonic() - begun))
         await asyncio.Event().wait()
 
 

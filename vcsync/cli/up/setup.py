@@ -10,6 +10,7 @@ from vcsync.api import names
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.cli.up import spaces as up_spaces
 from vcsync.cli.up.commands import DEFAULT_DATA, member_options, members_of
@@ -71,13 +72,13 @@ async def _setup(data: Path, members: Members, patience: float) -> None:
     connection = await _reached(data / ADMIN_KUBECONFIG, patience)
     async with Client(connection, name="control plane") as server:
         await up_spaces.install(server)
-        await up_spaces.add_members(server, members, data, click.echo)
+        await up_spaces.add_members(server, members, data, say)
         for super_id in members.hollow:
             up_spaces.write_kubeconfig(data, super_id, await issued.kubeconfig(server, super_id))
         folder = data / ROLES
         folder.mkdir(mode=0o700, exist_ok=True)
         for path in (await up_spaces.write_role_kubeconfigs(server, folder, names.META_ACCOUNTS)).values():
-            click.echo(f"wrote {path}")
+            say(f"wrote {path}")
 
 
 async def _reached(kubeconfig: Path, patience: float) -> Connection:

@@ -12,6 +12,7 @@ import msgspec
 from vcsync.api import names
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant import embedded
 from vcsync.cli.usage.amounts import Hour, Step, by_step
 from vcsync.cli.usage.pods import PodHour, pod_hours, pods_by_step, tenant_of
@@ -104,7 +105,7 @@ def usage(
         pairs = [(name, value) for name, value in (("from", begin), ("to", end)) if value]
         found = asyncio.run(_read(f"{TENANTS}/{quote(tenant)}/usage?{urlencode(pairs)}", data, meta))
         text = rendered(by_step(found, step), form, given)
-    click.echo(text, nl=form != "csv")
+    say(text, nl=form != "csv")
 
 
 def interval(begin: str, end: str, now: datetime) -> tuple[datetime, datetime]:

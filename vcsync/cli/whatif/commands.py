@@ -13,6 +13,7 @@ from vcsync.cli.command.common import meta_option, note, output_option, parse_am
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, print_names
+from vcsync.cli.command.terminal import say
 from vcsync.cli.whatif.failover import (
     default_fail_back_option,
     default_failover_option,
@@ -174,20 +175,20 @@ def what_if(  # noqa: PLR0917  one command's options
 
 def _tell_answer(found: Answer, form: str) -> None:
     if form in ("table", "wide"):
-        click.echo(answer_text(found))
+        say(answer_text(found))
     elif form == "name":
         print_names(f"namespace/{each.tenant}/{each.namespace}" for each in found.namespaces)
     else:
-        click.echo(document(answer_plain(found), form))
+        say(document(answer_plain(found), form))
 
 
 def _tell_advice(found: Advice, form: str) -> None:
     if form in ("table", "wide"):
-        click.echo(advice_text(found))
+        say(advice_text(found))
     elif form == "name":
         print_names(f"supercluster/{each.super_cluster}" for each in found.losses)
     else:
-        click.echo(document(as_plain(found), form))
+        say(document(as_plain(found), form))
 
 
 def _read(file: Path, pods: bool) -> Snapshot:

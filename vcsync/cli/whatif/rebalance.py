@@ -16,6 +16,7 @@ from vcsync.cli.command.common import meta_client, meta_option, note, output_opt
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, print_names, table
+from vcsync.cli.command.terminal import say
 from vcsync.cli.whatif.reading import policy_choice, read_pool
 from vcsync.cli.whatif.rendering import proposal_text
 from vcsync.kube.client import Client
@@ -202,7 +203,7 @@ def _tell_refused(found: Found, requests: Mapping[Key, MoveRequest]) -> None:
 async def _cancel(meta: str | None) -> None:
     async with meta_client(meta) as client:
         number = await cancel_all(client)
-    click.echo(f"the moves of {number} namespace{'' if number == 1 else 's'} were taken back")
+    say(f"the moves of {number} namespace{'' if number == 1 else 's'} were taken back")
 
 
 async def cancel_all(client: Client) -> int:
@@ -215,8 +216,8 @@ async def cancel_all(client: Client) -> int:
 
 def _tell(found: Proposal, policy: str, form: str) -> None:
     if form in ("table", "wide"):
-        click.echo(proposal_text(found, policy))
+        say(proposal_text(found, policy))
     elif form == "name":
         print_names(f"namespace/{each.tenant}/{each.namespace}" for each in found.moves)
     else:
-        click.echo(document(as_plain(found), form))
+        say(document(as_plain(found), form))

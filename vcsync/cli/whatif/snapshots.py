@@ -10,6 +10,7 @@ from vcsync.cli.command.common import meta_option, output_option
 from vcsync.cli.command.errors import FailedError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import print_objects
+from vcsync.cli.command.terminal import say
 from vcsync.cli.whatif.failover import default_fail_back_option, default_failover_option, present_failover
 from vcsync.cli.whatif.reading import Options, default_slice_option, policy_choice, read_file, slice_of, take
 from vcsync.cli.whatif.rendering import counts
@@ -66,7 +67,7 @@ def save(  # noqa: PLR0917  one command's options
     )
     found = asyncio.run(take(meta, options, pods=pods))
     file.write_bytes(write(found))
-    click.echo(
+    say(
         f"{file}: {len(found.super_clusters)} super clusters, {len(found.tenants)} tenants, "
         f"{len(found.namespaces)} namespaces"
     )
@@ -91,7 +92,7 @@ def replay(file: Path, form: str) -> None:
         for each in found.differences
     ]
     if form in ("table", "wide") and not rows:
-        click.echo(f"the same result for all {found.decided} namespaces ({found.skipped} skipped)")
+        say(f"the same result for all {found.decided} namespaces ({found.skipped} skipped)")
         return
     print_objects(
         as_plain(found),

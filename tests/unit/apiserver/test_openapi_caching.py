@@ -1,4 +1,4 @@
-"""Documents with custom resources are built once and cached, unless they are large."""
+"""Documents with custom resources are built once and kept, in a limited memory for each tenant."""
 
 from random import Random
 
@@ -6,8 +6,9 @@ import pytest
 
 from vcsync.apimachinery.resources import Resource
 from vcsync.apiserver.openapi import documents
-from vcsync.apiserver.openapi.documents import Custom, Document
-from vcsync.apiserver.tenants.builtin_resources import BuiltinResources
+from vcsync.apiserver.openapi.documents import Custom
+from vcsync.apiserver.openapi.kept_documents import Document, KeptDocuments
+from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource
 
 WIDGETS = Resource("example.com", "v1", "widgets", "widget", "Widget", True, ("get",), custom=True)
 
@@ -16,10 +17,8 @@ def widgets(description: str) -> Custom:
     return Custom(WIDGETS, lambda _version: {"com.example.v1.Widget": {"description": description}})
 
 
-@pytest.mark.parametrize(("size", "made"), [(100, 1), (3 * documents.MAX_CACHED_BYTES, 2)])
-def test_a_document_is_built_once_unless_it_is_large(
-    monkeypatch: pytest.MonkeyPatch, size: int, made: int
-) -> None:
+@pytest.mark.parametrize("size", [100, 4 * 2**20])
+def test_a_document_is_built_once_however_large_it_is(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     make, asked = documents._swagger, []
 
     def counted(custom: list[Custom], builtin: BuiltinResources) -> Document:
@@ -28,9 +27,42 @@ def test_a_document_is_built_once_unless_it_is_large(
 
     monkeypatch.setattr(documents, "_swagger", counted)
     custom = [widgets(Random(size).randbytes(size // 2).hex())]
+    assert documents.known_swagger(custom, every_resource()) is None
     first, second = documents.swagger(custom), documents.swagger(custom)
-    assert first == second
-    assert len(asked) == made
+    assert first == second == documents.known_swagger(custom, every_resource())
+    assert len(asked) == 1
+
+
+def document(size: int) -> Document:
+    return Document(b"x" * size, '"x"')
+
+
+def test_kept_documents_take_a_limited_memory_in_all_and_of_each_owner() -> None:
+    kept = KeptDocuments(most=100, most_of_owner=40)
+    for at in range(50):
+        kept.put(f"greedy{at}", "greedy", document(9))
+        kept.put("other", "other", document(1))
+    assert [at for at in range(50) if kept.get(f"greedy{at}")] == [46, 47, 48, 49]
+    for owner in "abc":
+        kept.put(owner, owner, document(40))
+    assert [key for key in ("greedy49", "other", "a", "b", "c") if kept.get(key)] == [
+        "greedy49",
+        "other",
+        "c",
+    ]
+    kept.put("large", "other", document(41))
+    assert kept.get("large") is None
+    kept.put("c", "other", document(1))
+    assert kept.get("c") == document(40)
+
+
+def test_the_document_that_was_used_longest_ago_makes_room() -> None:
+    kept = KeptDocuments(most=100, most_of_owner=30)
+    for key in "abc":
+        kept.put(key, "t", document(10))
+    kept.get("a")
+    kept.put("d", "t", document(10))
+    assert [key for key in "abcd" if kept.get(key)] == ["a", "c", "d"]
 
 
 @pytest.mark.parametrize("path", ["/openapi/v3", "apis/example.com/v1", ""])

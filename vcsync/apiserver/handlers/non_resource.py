@@ -1,10 +1,10 @@
 """Answers requests for paths that are not resources: version, health, metrics, discovery, OpenAPI."""
 
-import asyncio
 import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.reply import Reply, text
 from vcsync.apiserver.request.request_info import Query, RequestInfo
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources
+from vcsync.process.owner_threads import OwnerThreads
 
 VERSION = {
     "major": "1",
@@ -141,6 +142,8 @@ class Paths:
         self._guard = guard
         self._ready = ready
         self._metrics = metrics
+        # Documents of built-in kinds, which all tenants share, do not wait for those of custom resources.
+        self._openapi_threads = OwnerThreads("openapi"), OwnerThreads("openapi-builtin", 1)
 
     async def answer(
         self, incoming: Incoming, info: RequestInfo, query: Query, tenant: str, caller: Caller
@@ -235,19 +238,28 @@ class Paths:
         if path == "/openapi/v3":
             # kube-apiserver sets no content type, so Go detects this one from the first bytes.
             remote = self._spaces.remote_documents(tenant)
-            index = await asyncio.to_thread(openapi.index, custom, builtin, remote)
+            threads = self._openapi_threads[openapi.fingerprinted(custom, 3)]
+            index = await threads.run(tenant, partial(openapi.index, custom, builtin, remote))
             return Reply(200, [index], "text/plain; charset=utf-8")
         v3 = path.startswith("/openapi/v3/")
         if not v3 and path != "/openapi/v2":
             return unknown_path()
         kind = negotiation.first_of(headers.get("Accept", ""), OPENAPI_V3 if v3 else OPENAPI_V2)
-        if v3:
-            name = path.removeprefix("/openapi/v3/")
-            found: openapi.Document | None = await asyncio.to_thread(openapi.document, name, custom, builtin)
-        elif kind == openapi.PROTOBUF_TYPE:
-            found = await asyncio.to_thread(openapi.swagger_protobuf, custom, builtin)
-        else:
-            found = await asyncio.to_thread(openapi.swagger, custom, builtin)
+        name, packed = path.removeprefix("/openapi/v3/"), kind == openapi.PROTOBUF_TYPE
+        own = [each for each in custom if not v3 or f"apis/{each.resource.api_version}" == name]
+        threads = self._openapi_threads[not own]
+        found = (
+            openapi.known_document(name, custom)
+            if v3
+            else openapi.known_swagger(custom, builtin, packed=packed)
+        )
+        if found is None:
+            build: Callable[[], openapi.Document | None] = partial(openapi.swagger, custom, builtin, tenant)
+            if v3:
+                build = partial(openapi.document, name, custom, builtin, tenant)
+            elif packed:
+                build = partial(openapi.swagger_protobuf, custom, builtin, tenant)
+            found = await threads.run(tenant, build)
         if found is None or kind is None:
             return Reply(406 if kind is None else 404, [], "")
         response_headers = {"Vary": "Accept" if v3 else "Accept-Encoding"}
@@ -259,7 +271,8 @@ class Paths:
             return Reply(304, [], kind, response_headers)
         if "gzip" in headers.get("Accept-Encoding", ""):
             return Reply(200, [found.gzipped], kind, {**response_headers, "Content-Encoding": "gzip"})
-        return Reply(200, [await asyncio.to_thread(lambda: found.body)], kind, response_headers)
+        body = await threads.run(tenant, lambda: found.body)
+        return Reply(200, [body], kind, response_headers)
 
     async def operate(self, incoming: Incoming, info: RequestInfo, query: Query, caller: Any) -> Reply:
         """Answer a request for the operator's own paths; see `Operator.administer`."""

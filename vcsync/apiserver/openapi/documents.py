@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from threading import Lock
 from typing import Any
 
 import msgspec
@@ -17,15 +16,12 @@ import msgspec
 from vcsync.apimachinery.resources import Resource
 from vcsync.apimachinery.schema.builtin import data, digest
 from vcsync.apiserver.openapi import path_items, protobuf, schemas, sharing
+from vcsync.apiserver.openapi.kept_documents import Document, KeptDocuments
 from vcsync.apiserver.openapi.operations import LISTING, Names, Operation, operations
 from vcsync.apiserver.openapi.sources import sources
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource
 
 _LEVEL = 6
-MAX_CACHED = 32
-"""Documents with custom resources that are cached. Each takes several hundred kilobytes."""
-MAX_CACHED_BYTES = 2**20
-"""Size in compressed form up to which such a document is cached, because tenants can define documents of any size."""
 _INFO = {"title": "Kubernetes", "version": "1.36"}
 _CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 _SCHEME = {
@@ -60,24 +56,6 @@ class Custom:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document and its ETag.
-
-    Attributes:
-        gzipped: The document, compressed.
-        etag: SHA-512 in upper-case hexadecimal digits, with the quotes of the header.
-    """
-
-    gzipped: bytes
-    etag: str
-
-    @property
-    def body(self) -> bytes:
-        """The document without compression."""
-        return gzip.decompress(self.gzipped)
-
-
 def index(
     custom: Sequence[Custom] = (),
     builtin: BuiltinResources | None = None,
@@ -105,7 +83,7 @@ def index(
 
 
 def document(
-    path: str, custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None
+    path: str, custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None, owner: str = ""
 ) -> Document | None:
     """Return `/openapi/v3/<path>`, or None if there is no such document.
 
@@ -113,50 +91,80 @@ def document(
         path: Path of the document, such as `apis/apps/v1`.
         custom: Custom resources of the tenant.
         builtin: Built-in resources that the caller sees. None: all.
+        owner: The tenant, whose documents take a limited memory.
     """
     builtin = builtin or every_resource()
     if path in sources(builtin):
         return _builtin_document(path, builtin)
     own = [each for each in custom if f"apis/{each.resource.api_version}" == path]
-    return _cached(path, _document, own, 3) if own else None
+    return _cached(path, _document, own, 3, owner) if own else None
 
 
-def swagger(custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None) -> Document:
-    """Return `/openapi/v2` in JSON. The arguments are those of `index`."""
+def known_document(path: str, custom: Sequence[Custom]) -> Document | None:
+    """Return `/openapi/v3/<path>` of custom resources if it is kept. This takes a short time, unlike `document`."""
+    own = [each for each in custom if f"apis/{each.resource.api_version}" == path]
+    return _known(path, own, 3) if own else None
+
+
+def swagger(
+    custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None, owner: str = ""
+) -> Document:
+    """Return `/openapi/v2` in JSON. The arguments are those of `document`."""
     builtin = builtin or every_resource()
     if not custom:
         return _builtin_swagger(builtin)
-    return _cached(f"json {builtin.name}", lambda found: _swagger(found, builtin), custom)
+    return _cached(f"json {builtin.name}", lambda found: _swagger(found, builtin), custom, owner=owner)
 
 
-def swagger_protobuf(custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None) -> Document:
+def known_swagger(
+    custom: Sequence[Custom], builtin: BuiltinResources, *, packed: bool = False
+) -> Document | None:
+    """Return `/openapi/v2`, in protobuf if `packed`, if it has custom resources and is kept. This takes a short time."""
+    return _known(f"{'protobuf' if packed else 'json'} {builtin.name}", custom) if custom else None
+
+
+def swagger_protobuf(
+    custom: Sequence[Custom] = (), builtin: BuiltinResources | None = None, owner: str = ""
+) -> Document:
     """Return `/openapi/v2` in protobuf. Its ETag is that of the JSON document."""
     builtin = builtin or every_resource()
     if not custom:
         return _builtin_swagger_protobuf(builtin)
-    return _cached(f"protobuf {builtin.name}", lambda found: _in_protobuf(swagger(found, builtin)), custom)
+
+    def made(found: Sequence[Custom]) -> Document:
+        return _in_protobuf(swagger(found, builtin, owner))
+
+    return _cached(f"protobuf {builtin.name}", made, custom, owner=owner)
 
 
 def _cached(
-    form: str, make: Callable[[Sequence[Custom]], Document], custom: Sequence[Custom], version: int = 2
+    form: str,
+    make: Callable[[Sequence[Custom]], Document],
+    custom: Sequence[Custom],
+    version: int = 2,
+    owner: str = "",
 ) -> Document:
-    """Return a document from the cache of recently used documents. Building one takes tens of milliseconds."""
+    """Return a document from those that are kept. Building one takes tens of milliseconds, a large one seconds."""
     key = f"{form} {_custom_hash(custom, version)}"
-    with _lock:
-        found = _cache.get(key)
-    found = found or make(custom)
-    if len(found.gzipped) > MAX_CACHED_BYTES:
-        return found
-    with _lock:
-        _cache.pop(key, None)
-        _cache[key] = found
-        if len(_cache) > MAX_CACHED:
-            del _cache[next(iter(_cache))]
+    found = _kept.get(key)
+    if found is None:
+        found = make(custom)
+        _kept.put(key, owner, found)
     return found
 
 
-_cache: dict[str, Document] = {}
-_lock = Lock()
+def fingerprinted(custom: Sequence[Custom], version: int) -> bool:
+    """Return whether the hashes of all custom resources are known, so that `index` takes a short time."""
+    return all(version in each.fingerprints for each in custom)
+
+
+def _known(form: str, custom: Sequence[Custom], version: int = 2) -> Document | None:
+    if not fingerprinted(custom, version):
+        return None
+    return _kept.get(f"{form} {_custom_hash(custom, version)}")
+
+
+_kept = KeptDocuments()
 
 
 def definition_name(group: str, version: str, kind: str) -> str:

@@ -50,16 +50,22 @@ class LabelSelector:
         if len(self.requirements) <= FEW:
             return all(each.matches(labels) for each in self.requirements)
         needed, by_key = self._index
+        concerned = labels if len(labels) < len(by_key) else by_key
         return needed <= labels.keys() and all(
-            each.matches(labels) for key in labels for each in by_key.get(key, ())
+            each.matches(labels) for key in concerned if key in labels for each in by_key.get(key, ())
         )
 
     @cached_property
     def _index(self) -> tuple[frozenset[str], Mapping[str, list[Requirement]]]:
-        """Return the labels that must be present, and the requirements on each label."""
-        by_key: dict[str, list[Requirement]] = {}
+        """Return the labels that must be present, and the requirements on each label, at most one of each operator."""
+        together: dict[tuple[str, str], Requirement] = {}
         for each in self.requirements:
-            by_key.setdefault(each.key, []).append(each)
+            known = together.get((each.key, each.operator))
+            values = each.values if known is None else _TOGETHER[each.operator](known.values, each.values)
+            together[each.key, each.operator] = Requirement(each.key, each.operator, values)
+        by_key: dict[str, list[Requirement]] = {}
+        for merged in together.values():
+            by_key.setdefault(merged.key, []).append(merged)
         return frozenset(each.key for each in self.requirements if each.operator not in _WITHOUT), by_key
 
 
@@ -206,3 +212,12 @@ _MATCHES: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
     "gt": lambda found, values: _compared(found, values, 1),
     "lt": lambda found, values: _compared(found, values, -1),
 }
+_TOGETHER: Mapping[str, Callable[[frozenset[str], frozenset[str]], frozenset[str]]] = {
+    "in": lambda one, other: one & other,
+    "notin": lambda one, other: one | other,
+    "exists": lambda one, _: one,
+    "absent": lambda one, _: one,
+    "gt": lambda one, other: frozenset({max(*one, *other, key=int)}),
+    "lt": lambda one, other: frozenset({min(*one, *other, key=int)}),
+}
+"""The values of two requirements on the same label with the same operator, as one."""

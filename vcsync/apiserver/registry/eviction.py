@@ -23,7 +23,12 @@ from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.options import DeleteOptions, WriteOptions, delete_options
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compare, Put, Record
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
+PAGE = 100
+BUDGET_STEPS = 20
+"""PodDisruptionBudgets that are read at once, and the steps that each takes."""
 TERMINAL = frozenset({"Succeeded", "Failed"})
 """Phases of Pods that no longer run. Their eviction needs no budget."""
 MAX_DISRUPTED = 2000
@@ -102,14 +107,21 @@ class Evictor:
 
     async def _budgets(self, scope: Scope, pod: Object) -> list[tuple[Record, Object]]:
         prefix = collection_key(scope.tenant, "policy", "poddisruptionbudgets", scope.namespace)
-        page = await self._registry.store.range(prefix)
         labels = pod["metadata"].get("labels") or {}
         found = []
-        for record in page.records:
-            budget = stored.unpack(record.value, record.revision, "PodDisruptionBudget", "policy/v1")
-            selector = (budget.get("spec") or {}).get("selector")
-            if selector is not None and rules.selects(selector, labels):
-                found.append((record, budget))
+        work, after, more = Budget("the PodDisruptionBudgets of a namespace"), "", True
+        while more:
+            page = await self._registry.store.range(prefix, after=after, limit=PAGE)
+            for record in page.records:
+                work.spend(BUDGET_STEPS + len(record.value) // 100)
+                await rest(work)
+                budget = stored.unpack(record.value, record.revision, "PodDisruptionBudget", "policy/v1")
+                selector = (budget.get("spec") or {}).get("selector")
+                if selector is not None and rules.selects(selector, labels):
+                    found.append((record, budget))
+                    if len(found) > 1:  # an eviction is refused then
+                        return found
+            more, after = page.more, page.records[-1].key if page.records else ""
         return found
 
     async def _delete(self, scope: Scope, options: DeleteOptions) -> None:

@@ -4,6 +4,7 @@ Its counterpart is apiserver's `storage/cacher`, which has one watch per resourc
 """
 
 import asyncio
+import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
@@ -23,7 +24,8 @@ MAX_WAITING = 20_000
 MAX_WAITING_BYTES = 16 * 2**20
 """Events that may wait for one watch, and their size. A slower watch is closed; its client resumes it."""
 FLUSHED_AT_ONCE = 200
-"""Watches to flush in one iteration of the event loop."""
+FLUSH_SECONDS = 0.002
+"""Watches to flush in one iteration of the event loop, and the time after which the others wait for the next one."""
 PROGRESS_SECONDS = 1.0
 """Time after which the store reports its revision if nothing has changed."""
 RETRY_SECONDS = 1.0
@@ -307,8 +309,11 @@ class Cacher:
         self._to_flush.append(watcher)
 
     def _flush(self) -> None:
+        since = time.perf_counter()
         for _ in range(min(FLUSHED_AT_ONCE, len(self._to_flush))):
             self._to_flush.popleft().flush()
+            if time.perf_counter() - since > FLUSH_SECONDS:
+                break
         if self._to_flush:
             asyncio.get_running_loop().call_soon(self._flush)
 

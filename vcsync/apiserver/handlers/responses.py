@@ -15,7 +15,7 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.tenant_marks import TenantMark, with_tenant
 from vcsync.apimachinery.wire import encode, partial, protobuf, tables
 from vcsync.apimachinery.wire.negotiation import Representation
-from vcsync.apiserver.registry.offloading import is_expensive_to_encode
+from vcsync.apiserver.registry.offloading import is_expensive, is_expensive_to_encode
 from vcsync.apiserver.registry.reading import Listed
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.request_info import Query
@@ -90,7 +90,8 @@ class ResponseEncoder:
             objects = await self.internal(kind, [(value, revision)])
             table = self.table(kind, objects, metadata, representation, include)
             return await self._in_form([_encode(table)], representation)
-        if representation.format == "protobuf":
+        whole = not representation.target and is_expensive(value)
+        if representation.format == "protobuf" and not whole:
             return [await self.encode_protobuf(kind, value, revision, representation)]
         return await self._in_form(
             [await self.encode_json(kind, value, revision, representation)], representation

@@ -147,7 +147,7 @@ class Paths:
         self._guard = guard
         self._ready = ready
         self._metrics = metrics
-        # For OpenAPI and discovery. Documents of built-in kinds, which all tenants share, do not wait for those of custom resources.
+        # For OpenAPI and discovery. Documents of built-in kinds do not wait for those of custom resources.
         self._threads = OwnerThreads("openapi"), OwnerThreads("openapi-builtin", 1)
 
     async def answer(

@@ -169,18 +169,10 @@ class ResponseEncoder:
             items = _items(batch, mark)
             if representation.target == TABLE:
                 parts = []
+                how = {"headers": False, "tenants": mark.shown}
                 for objects in _rows(kind, await self.internal(kind, items)):
                     await rest(budget)
-                    table = self.table(
-                        kind,
-                        objects,
-                        metadata,
-                        representation,
-                        include,
-                        headers=False,
-                        tenants=mark.shown,
-                        budget=budget,
-                    )
+                    table = self.table(kind, objects, metadata, representation, include, budget=budget, **how)
                     parts += [_encode(each) for each in table["rows"] or ()]
             else:
                 parts = [await self._json_item(kind, each, representation) for each in items]

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,9 +19,12 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.validation import fields as rules
 from vcsync.apimachinery.wire import decode
+from vcsync.apiserver.egress.answers import read_answer
 from vcsync.apiserver.egress.client import Call, Client
 from vcsync.apiserver.egress.failure import CallFailed
 from vcsync.apiserver.egress.target import target_of
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 TIMEOUT_SECONDS = 30.0
 """Time for one call of a webhook."""
@@ -28,6 +32,8 @@ REQUEST_SECONDS = 60.0
 """Time for all calls for one list: the default of kube-apiserver's --request-timeout."""
 LARGEST_OBJECT = 3 << 20
 """Size of one converted object in bytes: the limit of a request body."""
+OBJECT_STEPS = 200
+"""Steps of a budget that the check of one converted object takes."""
 LARGEST_ANSWER = 32 << 20
 """Size of a response of a webhook in bytes."""
 BATCH_OBJECTS, BATCH_BYTES = 500, 4 << 20
@@ -125,19 +131,24 @@ class Converter:
         if review is None:
             raise _failed("no supported conversion review versions")
         uid = str(uuid.uuid4())
-        request = {
+        asked = {
             "kind": "ConversionReview",
             "apiVersion": f"apiextensions.k8s.io/{review}",
             "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": objects},
         }
         try:
-            answer = await self._ask(webhook, msgspec.json.encode(request), until)
+            answer = await self._ask(webhook, msgspec.json.encode(asked), until)
             converted = _converted(answer, uid, review)
         except CallFailed as why:
             raise _failed(f"{about} failed: {why}") from why
         if len(converted) != len(objects):
             raise _failed(f"{about} returned {len(converted)} objects, expected {len(objects)}")
-        return [_checked(about, old, new, api_version) for old, new in zip(objects, converted, strict=True)]
+        budget, found = Budget("the converted objects"), []
+        for old, new in zip(objects, converted, strict=True):
+            found.append(_checked(about, old, new, api_version))
+            budget.spend(OBJECT_STEPS)
+            await rest(budget)
+        return found
 
     async def _ask(self, webhook: Webhook, request: bytes, until: float) -> Object:
         """Return the decoded response of the webhook.
@@ -161,7 +172,7 @@ class Converter:
         )
         body = await self._reach(call)
         try:
-            answer = msgspec.json.decode(body)
+            answer = await read_answer(self._tenant, body, partial(msgspec.json.decode, body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             message = decode.no_object(body) or f"couldn't get version/kind; json parse error: {why}"
             raise CallFailed(message) from why

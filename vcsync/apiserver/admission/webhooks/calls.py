@@ -8,6 +8,7 @@ import math
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import StatusError
@@ -16,6 +17,7 @@ from vcsync.apiserver.admission.webhooks import review
 from vcsync.apiserver.admission.webhooks.hooks import Hook
 from vcsync.apiserver.admission.webhooks.review import Answer
 from vcsync.apiserver.admission.webhooks.selection import Request
+from vcsync.apiserver.egress.answers import read_answer
 from vcsync.apiserver.egress.client import Call
 from vcsync.apiserver.egress.failure import CallFailed
 from vcsync.apiserver.egress.target import target_of
@@ -88,7 +90,8 @@ async def call(reach: Reach, hook: Hook, request: Request, resource: Resource, *
     except CallFailed as why:
         raise CallingWebhookFailed(hook, f"failed to call webhook: {why}") from why
     try:
-        answer = review.read(response, version, uid, hook.name, mutating=mutating)
+        read = partial(review.read, response, version, uid, hook.name, mutating=mutating)
+        answer = await read_answer(scope.tenant, response, read)
     except CallFailed as why:
         raise CallingWebhookFailed(hook, str(why)) from why
     for key, value in answer.annotations.items():

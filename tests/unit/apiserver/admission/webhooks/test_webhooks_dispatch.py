@@ -1,8 +1,13 @@
 """Calls of webhooks: their selection, order, failures and changes."""
 
+import base64
+import json
+import threading
+
 import pytest
 
-from vcsync.apiserver.admission.webhooks import calls, versioned_objects
+from hack.webhooks import ANSWERS
+from vcsync.apiserver.admission.webhooks import calls, dispatch, versioned_objects
 
 MAPS = "/api/v1/namespaces/n/configmaps"
 RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
@@ -307,3 +312,29 @@ async def test_webhooks_are_called_for_connect_before_the_object_is_read(api):
     assert api.requests("/deny")[0]["object"]["command"] == ["sh"]
     log = await api("GET", "/api/v1/namespaces/n/pods/p/log")
     assert log.status == 404
+
+
+@pytest.mark.parametrize(
+    ("operations", "size", "aside"), [(3, 10, ()), (101, 10, ("apply",)), (3, 30_000, ("read",))]
+)
+async def test_long_answers_are_read_and_applied_on_a_thread(api, monkeypatch, operations, size, aside):
+    def answered(review):
+        patch = [{"op": "add", "path": f"/data/k{at}", "value": "x" * size} for at in range(operations)]
+        text = base64.b64encode(json.dumps(patch).encode()).decode()
+        response = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": text}
+        return 200, {}, json.dumps({**review, "response": response}).encode()
+
+    used = {}
+    for module, name in ((calls.review, "read"), (dispatch.jsonpatch, "apply")):
+        plain = getattr(module, name)
+
+        def noted(*given, name=name, plain=plain, **more):
+            used[name] = threading.current_thread() is not threading.main_thread()
+            return plain(*given, **more)
+
+        monkeypatch.setattr(module, name, noted)
+    monkeypatch.setitem(ANSWERS, "/many", answered)
+    await api.configure("mutating", ("/many",))
+    made = await api("POST", MAPS, {**config_map(), "data": {"k": "v"}})
+    assert (made.status, len(made.body["data"])) == (201, 1 + operations)
+    assert used == {name: name in aside for name in ("read", "apply")}

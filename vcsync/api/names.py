@@ -1,8 +1,9 @@
 """Names of labels, annotations, finalizers and objects on the wire, and functions that build them."""
 
 import hashlib
-import re
 from typing import Final
+
+from vcsync.patterns.linear import linear
 
 GROUP: Final = "tenancy.x-k8s.io"
 VERSION: Final = "v1alpha1"
@@ -337,7 +338,7 @@ MAX_NODE_NAME_LENGTH: Final = 253
 DNS_LABEL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """A DNS label of RFC 1123, in syntax that Python and Go's RE2 share. Its length is checked separately."""
 
-_DNS_LABEL = re.compile(DNS_LABEL_PATTERN.strip("^$"))
+_DNS_LABEL = linear(DNS_LABEL_PATTERN.strip("^$"))
 _CLUSTER_KEY_HASH_LENGTH = 6
 _NAMESPACE_HASH_LENGTH = 5
 

@@ -5,7 +5,6 @@ On each side a role is a ServiceAccount `vcsync-<role>` in `vcsync-system` with 
 No grant of a role has a wildcard.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -15,6 +14,7 @@ from msgspec.structs import fields
 from vcsync.api import names
 from vcsync.api.specs import SecretRef, SuperClusterStatus
 from vcsync.api.without_effect import NO_STREAMS
+from vcsync.patterns.linear import linear
 
 Side = Literal["meta", "super", "tenant"]
 Manifest = dict[str, Any]
@@ -410,7 +410,7 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 
 EVERYTHING: Final = "*"
 """Stands for all resources where an operator names those that may be read."""
-_RESOURCE: Final = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9.-]{1,253})?")
+_RESOURCE: Final = linear(r"[a-z0-9-]{1,63}(\.[a-z0-9.-]{1,253})?")
 
 
 def gateway_manifests(

@@ -6,7 +6,6 @@ A file is untrusted. It is read a line at a time, and no line may be longer than
 import gzip
 import hashlib
 import os
-import re
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -16,6 +15,8 @@ from typing import Any, Final, Self
 import msgspec
 from msgspec import Struct
 
+from vcsync.patterns.linear import linear
+
 FORMAT: Final = "vcsync-tenant"
 VERSION: Final = 1
 MAX_LINE: Final = 8 * 1024 * 1024
@@ -23,11 +24,11 @@ MAX_LINE: Final = 8 * 1024 * 1024
 MAX_OBJECTS: Final = 2_000_000
 ENDS: Final = b'{"end":'
 
-_API_VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9a-z]+")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_API_VERSION = linear(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9a-z]+")
+_KIND = linear(r"[A-Z][A-Za-z0-9]*")
 _MAX_NAME = 253
-_NAME = re.compile(rf"(?!\.{{1,2}}$)[^/%\x00-\x1f\x7f]{{1,{_MAX_NAME}}}")
-_NAMESPACE = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?")
+_NAME = linear(rf"[^/%\x00-\x1f\x7f]{{1,{_MAX_NAME}}}")
+_NAMESPACE = linear(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?")
 
 Object = dict[str, Any]
 
@@ -199,7 +200,7 @@ def _object(line: bytes, number: int) -> Object:
         ("metadata.namespace", metadata.get("namespace", ""), _NAMESPACE),
         ("metadata.uid", metadata.get("uid", "none"), _NAME),
     ):
-        if not isinstance(value, str) or not form.fullmatch(value):
+        if not isinstance(value, str) or not form.fullmatch(value) or value in (".", ".."):
             raise BadArchive(f"line {number}: the object's {what} is invalid")
     owners = metadata.get("ownerReferences") or []
     if not isinstance(owners, list) or not all(

@@ -5,18 +5,17 @@ So everything is refused that two servers could read differently: paths that are
 characters that a URL cannot contain, and semicolons in queries, which Go's parser drops.
 """
 
-import re
-
 from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apiserver.request.request_info import Query, RequestInfo, parse_path, request_info
+from vcsync.patterns.linear import linear
 
-_PATH = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
+_PATH = linear(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})*")
 """An absolute path of RFC 3986, section 3.3."""
-_DOTS = re.compile(r"/(?:\.|%2[Ee]){1,2};")
+_DOTS = linear(r"/(?:\.|%2[Ee]){1,2};")
 """A dot segment to servers that cut parameters off segments."""
-_QUERY = re.compile(r"(?:[!\"$&-:<-~]|%[0-9A-Fa-f]{2})*")
+_QUERY = linear(r"(?:[!\"$&-:<-~]|%[0-9A-Fa-f]{2})*")
 """Printable ASCII without space, `#` and `;`; a percent sign only before two hexadecimal digits."""
-_ENCODED_TWICE = re.compile(r"%25(?=[0-9A-Fa-f]{2})")
+_ENCODED_TWICE = linear(r"%25[0-9A-Fa-f]{2}")
 
 
 def forwarded_target(method: str, raw_path: str, raw_query: str, info: RequestInfo, query: Query) -> str:

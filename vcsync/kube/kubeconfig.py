@@ -1,7 +1,6 @@
 """Parses a kubeconfig to the cluster and the user of one context. Pure."""
 
 import ipaddress
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,10 @@ import yaml
 from msgspec import Struct
 
 from vcsync.kube.errors import CredentialsError
+from vcsync.patterns.linear import linear
 
 MAX_BYTES = 1024 * 1024
-_SERVER = re.compile(r"(https?)://(\[[^\]/]+\]|[^:/?#@\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?", re.ASCII)
+_SERVER = linear(r"(https?)://(\[[^\]/]+\]|[^:/?#@\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
 
 
 class Cluster(Struct, frozen=True, rename="kebab"):

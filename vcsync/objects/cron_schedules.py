@@ -4,11 +4,12 @@ Grammar and messages are those of the standard parser of github.com/robfig/cron/
 and day of the week: a date must match both if one of them is `*`, otherwise it must match at least one.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from vcsync.patterns.linear import linear
 
 YEARS_AHEAD = 5
 """Years within which the next time must be. A schedule without such a time never occurs."""
@@ -22,9 +23,9 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
-_DURATION = re.compile(rf"[+-]?(?:{_PART.pattern})+|0")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_PART = linear(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
+_DURATION = linear(rf"[+-]?(?:{_PART.pattern})+|0")
+_INTEGER = linear(r"[+-]?[0-9]+")
 _LONGEST = 4096
 _AGE = (1000, 9000)
 """Bounds of the years in which computations with times cannot overflow."""
@@ -250,7 +251,7 @@ def _every(text: str) -> Every:
     duration = text.removeprefix("@every ")
     if not _DURATION.fullmatch(duration):
         raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{duration}"')
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(duration))
+    seconds = sum(float(each[1]) * _UNITS[each[2]] for each in _PART.finditer(duration))
     if duration.startswith("-"):
         seconds = 0.0
     return Every(max(1, int(min(seconds, _LONGEST_PERIOD))))

@@ -3,9 +3,10 @@
 Source of the grammar and of the defaults: `github.com/distribution/reference`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from vcsync.patterns.linear import linear
 
 Spec = Mapping[str, Any]
 
@@ -13,10 +14,9 @@ DEFAULT_HOST, OFFICIAL = "docker.io", "library"
 CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
-_REFERENCE = re.compile(
+_REFERENCE = linear(
     rf"(?P<repository>(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*)"
-    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
+    r"(?::[\w][\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?"
 )
 
 

@@ -109,8 +109,9 @@ def _requirement(text: str) -> Expression:
         if match and tail.endswith(")") and _VALUES.fullmatch(values):
             operator: Operator = "In" if match[2] == "in" else "NotIn"
             return Expression(match[1], operator, tuple(each.strip() for each in values.split(",")))
-    elif match := _EQUAL.fullmatch(text):
-        return Expression(match[1], "NotIn" if match[2] == "!=" else "In", (match[3],))
+    elif "=" in text:
+        if match := _EQUAL.fullmatch(text):
+            return Expression(match[1], "NotIn" if match[2] == "!=" else "In", (match[3],))
     elif match := _EXISTS.fullmatch(text):
         return Expression(match[2], "DoesNotExist" if match[1] else "Exists")
     raise InvalidSelector(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from vcsync.objects.quantity import InvalidQuantity, canonical, milli
+from vcsync.patterns.linear import linear
 from vcsync.quota.usage import IGNORED, NONE, ONE, Amount, Object, Usage, count_name, counted, usage
 
 BYTES: Final = "bytes"
@@ -44,11 +45,9 @@ _AMOUNTS: Final = frozenset(
 )
 _CLASS, _DEVICES = ".storageclass.storage.k8s.io/", ".deviceclass.resource.k8s.io/devices"
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_COUNT = re.compile(rf"count/{_LABEL}(\.{_LABEL})*", re.ASCII)
-_PREFIXED = re.compile(
-    rf"(requests\.)?hugepages-[0-9A-Za-z]+|requests\.{_LABEL}(\.{_LABEL})*/[-._A-Za-z0-9]+"
-)
-_IN_CLASS = re.compile(
+_COUNT = linear(rf"count/{_LABEL}(\.{_LABEL})*")
+_PREFIXED = linear(rf"(requests\.)?hugepages-[0-9A-Za-z]+|requests\.{_LABEL}(\.{_LABEL})*/[-._A-Za-z0-9]+")
+_IN_CLASS = linear(
     rf"{_LABEL}(\.{_LABEL})*({re.escape(_CLASS)}(requests\.storage|persistentvolumeclaims)|{re.escape(_DEVICES)})"
 )
 _REMEDY: Final = (

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from vcsync.patterns.linear import linear
+
 SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 READERS = frozenset({"cat", "read", "tee"})
 SILENT = READERS | {"true", "cd", "set", ":", "sleep", "false"}
@@ -20,8 +22,8 @@ KEPT_LINES = 10_000
 """Number of lines that a log keeps: older ones are rotated away."""
 LINE_SECONDS = 1.0
 _SEPARATORS = re.compile(r"&&|\|\||;|\n|(?<![>&])&(?![>&])")
-_STDERR = re.compile(r"\s*1?>\s*&\s*2\b|\s*>\s*/dev/stderr\b")
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?|inf(?:inity)?)([smhd]?)$")
+_STDERR = linear(r"\s*1?>\s*&\s*2\b|\s*>\s*/dev/stderr\b")
+_DURATION = linear(r"^(\d+(?:\.\d+)?|inf(?:inity)?)([smhd]?)$")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 """Suffix of a duration of sleep(1) -> seconds."""
 

@@ -5,10 +5,11 @@ whose message names the node's address and the super namespace. Messages of cont
 command does not run.
 """
 
-import re
 from typing import Final
 
 import msgspec
+
+from vcsync.patterns.linear import linear
 
 ERROR_CHANNEL: Final = 3
 """First byte of messages of the error channel (Kubernetes' `remotecommand`)."""
@@ -20,7 +21,7 @@ _BINARY, _CONTINUATION = 0x2, 0x0
 _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
 _SHORT, _MEDIUM, _LONG = 125, 126, 127
 _CONTROL = 0x8
-_TELLTALE = re.compile(r"://|\bdial\b|\blookup\b|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F]*:[0-9a-fA-F:]*\]")
+_TELLTALE = linear(r"://|\bdial\b|\blookup\b|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F]*:[0-9a-fA-F:]*\]")
 """What only messages about connections contain."""
 
 

@@ -1,11 +1,12 @@
 """Answers for requests that a super cluster refuses, or that do not reach it. They name nothing of that cluster. Pure."""
 
-import re
 from dataclasses import dataclass
 
 import msgspec
 
-_PASSED_ON = re.compile(
+from vcsync.patterns.linear import linear
+
+_PASSED_ON = linear(
     r"(?:Internal error occurred: )?(?:unable to upgrade connection: )?(?P<message>"
     r"container not found \(\"[-a-z0-9]+\"\)"
     r"|(?:previous terminated )?container \"[-a-z0-9]+\" in pod \"[-.a-z0-9]+\" (?:not found|is not available|is terminated)"
@@ -14,9 +15,8 @@ _PASSED_ON = re.compile(
     r"|pod does not exist)\s*"
 )
 """Messages of kubelets that are passed on, because they name nothing but the tenant's own Pod."""
-_UNREACHED = re.compile(
-    r"error trying to reach service: (?P<reason>EOF|dial tcp \S+: (?P<dial>connect: [a-z ]+|i/o timeout)|.*)",
-    re.DOTALL,
+_UNREACHED = linear(
+    r"(?s)error trying to reach service: (?P<reason>EOF|dial tcp \S+: (?P<dial>connect: [a-z ]+|i/o timeout)|.*)"
 )
 """Message of an API server that cannot reach a port of a Pod. Addresses may be those of its own machines."""
 _MAX_DIGITS = 3

@@ -4,7 +4,6 @@ Source: `ip.go` and `cidr.go` of k8s.io/apiserver's `pkg/cel/library`.
 """
 
 import ipaddress
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,10 +11,12 @@ from typing import Any, ClassVar
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel.arguments import Function, of_types, succeeds
 from vcsync.apimachinery.cel.values import CelError, NoOverload, Work
+from vcsync.patterns.linear import linear
 
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _GROUPS, _LONGEST_GROUP = 8, 4
-_HEX = re.compile("[0-9a-fA-F]*")
+_BITS = linear("[0-9]|[1-9][0-9]{1,17}")
+_HEX = linear("[0-9a-fA-F]*")
 
 
 class InvalidAddress(ValueError):
@@ -197,7 +198,7 @@ def _parse_range(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface
         raise InvalidAddress(f"{fault}{why}") from None
     if zone:
         raise InvalidAddress(f"{fault}IPv6 zones cannot be present in a prefix")
-    if not re.fullmatch("[0-9]|[1-9][0-9]{1,17}", bits):
+    if not _BITS.fullmatch(bits):
         raise InvalidAddress(f"{fault}bad bits after slash: {gotext.quoted(bits)}")
     if int(bits) > found.max_prefixlen:
         raise InvalidAddress(f"{fault}prefix length out of range")

@@ -3,16 +3,18 @@
 Source: `SchemaDeclType` of k8s.io/apiserver `pkg/cel/common`.
 """
 
-import re
 from dataclasses import dataclass, field
 
 from vcsync.apimachinery.structural.schema import Structural
+from vcsync.patterns.linear import linear
 
 LARGEST_REQUEST = 3 * 1024 * 1024
 RESERVED = frozenset(
     ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
      "let", "loop", "package", "namespace", "return", "var", "void", "while")
 )  # fmt: skip
+_STRANGE = linear(r"[^a-zA-Z0-9_./-]")
+_ESCAPED = linear(r"__|[-./]")
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _TIMES = {"duration": ("duration", 3, 32), "date": ("timestamp", 12, 12), "date-time": ("timestamp", 21, 32)}
 _SCALARS = {"boolean": ("bool", 4), "number": ("double", 1), "integer": ("int", 1)}
@@ -45,11 +47,11 @@ class Declared:
 
 def escape(name: str) -> str | None:
     """Return a field's name as expressions write it, or None if they cannot."""
-    if not name or name[0].isdigit() or re.search(r"[^a-zA-Z0-9_./-]", name):
+    if not name or name[0].isdigit() or _STRANGE.search(name):
         return None
     if name in RESERVED:
         return f"__{name}__"
-    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
+    return _ESCAPED.sub(lambda match: _ESCAPES[match[0]], name)
 
 
 def spellings(name: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import re
 
 from vcsync.apimachinery.cel.libraries import GLOBALS, MEMBERS
 from vcsync.apimachinery.cel.messages import PACKAGE
+from vcsync.patterns.linear import Match, linear
 
 _ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | {
     "startsWith", "endsWith", "contains", "matches", "hasValue", "value", "orValue", "or", "getFullYear", "getMonth",
@@ -12,7 +13,7 @@ _ON_TARGETS = {name for name, *_ in MEMBERS} - {name for name, *_ in GLOBALS} | 
 }  # fmt: skip
 _WORDS = (
     (
-        r"expression of type '(.*)' cannot be the operand of a select operation",
+        r"expression of type '([^']*)' cannot be the operand of a select operation",
         r"type '\1' does not support field selection",
     ),
     (
@@ -40,6 +41,7 @@ _UNKNOWN = "*error*"
 _WIDE_DOT, _WIDE_ARROW = "\uff0e", "\uff3e"
 _HEAD = re.compile(r"ERROR: <input>:(?P<line>-?\d+):(?P<column>-?\d+): (?P<told>.*)", re.DOTALL)
 _UNDECLARED = re.compile(r"undeclared reference to '(?P<name>[\w.]+)'(?P<rest> \(in container ''\))")
+_CALL = linear(r"(?s)(overload for '(\w+)' applied to )'\((.*)\)'")
 _TWICE = re.compile(r"\w+\(\) second variable must be different from the first variable")
 
 
@@ -58,7 +60,7 @@ def _problem(told: str) -> str:
     head, bar, source = told.partition("\n | ")
     for theirs, ours in _WORDS:
         head = re.sub(theirs, ours, head)
-    head = re.sub(r"(overload for '(\w+)' applied to )'\((.*)\)'", _called, shown(head), flags=re.DOTALL)
+    head = _CALL.sub(_called, shown(head))
     head = head.replace(r"'\u003F'", "'?'")
     return _placed(head, source.partition("\n")[0]) if bar else head
 
@@ -107,7 +109,7 @@ def shown(told: str) -> str:
     return re.sub(rf"\b{PACKAGE}\.T\d+\b", "object", told)
 
 
-def _called(match: re.Match[str]) -> str:
+def _called(match: Match) -> str:
     """Format the arguments of a call on a target: `string.(int)`."""
     if match[2] not in _ON_TARGETS:
         return match[0]

@@ -19,10 +19,12 @@ from vcsync.apimachinery.cel.expression import Type, below, read_parsed
 from vcsync.apimachinery.cel.go_words import in_go_words
 from vcsync.apimachinery.cel.programs import Outputs, Program, program, told
 from vcsync.apimachinery.cel.values import CelError, Made
+from vcsync.patterns.linear import Match, linear
 
 PATCH = {"op": "string", "path": "string", "from": "string", "value": "dyn"}
 """The fields of a JSONPatch."""
-_UNDEFINED = re.compile(r"undefined field '(\w+)'")
+_UNDEFINED = linear(r"undefined field '(\w+)'")
+_FLAT = linear(r"\bObject_\w+")
 _TYPE = re.compile(r"Object(?:\s*\.\s*\w+)*")
 
 Structs = dict[str, Mapping[str, str]]
@@ -83,7 +85,7 @@ def _untyped(
     said: str, variables: Mapping[str, Declared], structs: Mapping[str, Mapping[str, str]], written: str
 ) -> str:
     """Report fields that JSONPatch does not have as kube-apiserver does, where they have no type."""
-    unknown = set(_UNDEFINED.findall(said))
+    unknown = {match[1] for match in _UNDEFINED.finditer(said)}
     if not unknown:
         return said
     known = {**structs, "JSONPatch": {**PATCH, **dict.fromkeys(sorted(unknown), "dyn")}}
@@ -98,7 +100,7 @@ def _untyped(
         for field, value in zip(each.args[0::2], each.args[1::2], strict=True)
     }
 
-    def shown(match: re.Match[str]) -> str:
+    def shown(match: Match) -> str:
         if match[1] not in types:
             return match[0]
         return f"expected type of field '{match[1]}' is '' but provided type is '{types[match[1]]}'"
@@ -107,7 +109,7 @@ def _untyped(
 
 
 def _restored(said: str, dotted: Mapping[str, str]) -> str:
-    return re.sub(r"\bObject_\w+", lambda match: dotted.get(match[0], match[0]), said)
+    return _FLAT.sub(lambda match: dotted.get(match[0], match[0]), said)
 
 
 def misnamed(value: Any) -> list[str]:

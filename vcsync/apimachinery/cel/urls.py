@@ -4,7 +4,6 @@ Source: `urls.go` of k8s.io/apiserver's `pkg/cel/library`. Go works on bytes, so
 module stands for one byte of UTF-8.
 """
 
-import re
 import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel import addresses
 from vcsync.apimachinery.cel.arguments import Function, of_types, succeeds
 from vcsync.apimachinery.cel.values import CelError, Work
+from vcsync.patterns.linear import linear
 
 _PLAIN = frozenset(string.ascii_letters + string.digits + "-_.~")
 _IN_HOST = _PLAIN | frozenset("!$&'()*+,;=:[]<>\"")
@@ -23,9 +23,9 @@ _IN_FRAGMENT = _PLAIN | frozenset("$&+,/:;=?@!()*")
 _ALSO_ENCODED = frozenset("!$&'()*+,;=:@[]%")
 """Characters that Go leaves alone in a path that was written with them, though it escapes some of them itself."""
 _USER = _PLAIN | frozenset(":!$&'()*+,;=%@")
-_ESCAPE = re.compile("%[0-9a-fA-F]{2}")
-_SCHEME = re.compile("([a-zA-Z][a-zA-Z0-9+.-]*):(.*)", re.DOTALL)
-_PORT = re.compile("(?::[0-9]*)?")
+_ESCAPE = linear("%[0-9a-fA-F]{2}")
+_SCHEME = linear("(?s)([a-zA-Z][a-zA-Z0-9+.-]*):(.*)")
+_PORT = linear("(?::[0-9]*)?")
 _MOST_PARAMETERS = 10_000
 
 

@@ -6,14 +6,16 @@ Integers are `int`, unsigned ones `UInt`, lists and maps are Python's, objects w
 import base64
 import binascii
 import math
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from vcsync.apimachinery.cel.declared import RESERVED, Declared
+from vcsync.patterns.linear import linear
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+_NUMBER_AND_UNIT = linear(r"(\d{0,30})(?:\.(\d{0,30}))?(ns|us|µs|μs|ms|s|m|h)")
+_TIME = linear(r"(\d{4}-\d{2}-\d{2})(?:[Tt](\d{2}:\d{2}:\d{2})(?:[.,](\d{1,20}))?([Zz]|[+-]\d{2}:\d{2}))?")
 _SECOND = 1_000_000_000
 _UNITS = {
     "ns": 1,
@@ -94,7 +96,7 @@ class Duration(int):
         if rest == "0":
             return cls(0)
         total = at = 0
-        for match in re.finditer(r"(\d{0,30})(?:\.(\d{0,30}))?(ns|us|µs|μs|ms|s|m|h)", rest, re.ASCII):
+        for match in _NUMBER_AND_UNIT.finditer(rest):
             if match.start() != at or not (match[1] or match[2]):
                 break
             at = match.end()
@@ -130,11 +132,7 @@ class Timestamp(int):
         Raises:
             CelError: the text is neither.
         """
-        match = re.fullmatch(
-            r"(\d{4}-\d{2}-\d{2})(?:[Tt](\d{2}:\d{2}:\d{2})(?:[.,](\d{1,20}))?([Zz]|[+-]\d{2}:\d{2}))?",
-            text,
-            re.ASCII,
-        )
+        match = _TIME.fullmatch(text)
         try:
             if match is None:
                 raise ValueError(text)  # noqa: TRY301 -- told as what fromisoformat raises is

@@ -3,7 +3,6 @@
 Source: `semverlib.go` of k8s.io/apiserver's `pkg/cel/library`.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,9 +10,10 @@ from typing import Any, ClassVar
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel.arguments import Function, of_types, succeeds
 from vcsync.apimachinery.cel.values import UINT_MAX, CelError, Work
+from vcsync.patterns.linear import linear
 
-_DIGITS = re.compile("[0-9]*")
-_WORD = re.compile("[0-9a-zA-Z-]*")
+_DIGITS = linear("[0-9]*")
+_WORD = linear("[0-9a-zA-Z-]*")
 _LONGEST_NUMBER = 20
 
 
@@ -101,7 +101,7 @@ def _normalized(text: str) -> str:
         if len(each) > 1:
             kept = each.lstrip("0")
             parts[at] = kept if kept[:1] in tuple("0123456789") else f"0{kept}"
-    if len(parts) < 3 and re.search("[+-]", parts[-1]):
+    if len(parts) < 3 and any(each in parts[-1] for each in "+-"):
         raise CelError("short version cannot contain PreRelease/Build meta data")
     return ".".join([*parts, "0", "0"][: max(3, len(parts))])
 

@@ -4,12 +4,13 @@ The semantics are those of evanphx/json-patch v4, which kube-apiserver uses. The
 libraries): negative indexes count from the end, `replace` sets a missing member, and for `test` a missing member is null.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+
+from vcsync.patterns.linear import linear
 
 MAX_OPERATIONS = 10_000
 """Most operations of one patch (apiserver's handlers/patch.go)."""
@@ -20,7 +21,7 @@ MAX_COPIED = 3 * 1024 * 1024
 MAX_MOVED = 100_000_000
 """Most items of lists that all operations of a patch may shift in total. It limits the time of a patch."""
 
-_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
+_INDEX = linear(r"[+-]?[0-9]{1,18}")
 
 
 class DoesNotApply(Exception):

@@ -3,7 +3,6 @@
 Follows `compilePolicy` of apiserver's `plugin/policy/{validating,mutating}`. A variable sees the variables before it.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -12,8 +11,9 @@ from vcsync.apimachinery.cel.making import compile_making
 from vcsync.apimachinery.cel.programs import Environment, Kept, Outputs, Program, declared
 from vcsync.apimachinery.cel.request import declarations
 from vcsync.apimachinery.strategy import Object
+from vcsync.patterns.linear import linear
 
-_VARIABLE = re.compile(r"\bvariables\s*\.\s*(\w+)")
+_VARIABLE = linear(r"\bvariables\s*\.\s*(\w+)")
 _KEPT = 500_000
 """Characters of source of the policies in the cache. Each character costs about 100 bytes."""
 _MOST_ENVIRONMENTS = 32
@@ -101,7 +101,11 @@ class Compiler:
 
     def _seen(self, source: str) -> dict[str, Declared]:
         """Return the types of the variables that an expression names. Its environment declares only these."""
-        return {name: self._types[name] for name in _VARIABLE.findall(source) if name in self._types}
+        return {
+            name: self._types[name]
+            for match in _VARIABLE.finditer(source)
+            if (name := match[1]) in self._types
+        }
 
     def _declarations(self, seen: Mapping[str, Declared], *, authorizer: bool) -> dict[str, Declared]:
         known = declarations(params=self._params, authorizer=authorizer)

@@ -4,7 +4,6 @@ Follows `validateValidatingAdmissionPolicy` and `validateMutatingAdmissionPolicy
 `pkg/apis/admissionregistration/validation`.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -16,8 +15,10 @@ from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.policies.compiled import APPLY, JSON_PATCH, PATCHES, Compiler
 from vcsync.apimachinery.strategy import Behaviour, Object
 from vcsync.apimachinery.validation import names
+from vcsync.patterns.linear import linear
 
-_IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*", re.ASCII)
+_LINE_BREAK = linear(r"[\n\r]")
+_IDENTIFIER = linear(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _LONGEST_ANNOTATION, _MOST_ANNOTATIONS = 5 * 1024, 20
 Findings = Iterator[FieldError]
 
@@ -63,7 +64,7 @@ def _validations(spec: Object, compiler: Compiler) -> Findings:
             yield errors.wrong(f"{path}.messageExpression", message_source, "must be non-empty if specified")
         if message and not message.strip():
             yield errors.wrong(f"{path}.message", message, "must be non-empty if specified")
-        elif re.search(r"[\n\r]", message.strip()):
+        elif _LINE_BREAK.search(message.strip()):
             yield errors.wrong(f"{path}.message", message, "must not contain line breaks")
 
 

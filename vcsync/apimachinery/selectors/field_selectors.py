@@ -3,13 +3,14 @@ r"""Field selectors: parsing and matching. Pure.
 Source: apimachinery's `fields/selector.go`: `a=b,c==d,e!=f`; a backslash escapes `\`, `,` and `=` in values.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-_OPERATOR = re.compile("!=|==|=")
-_SPECIAL = re.compile(r"[\\,=]")
+from vcsync.patterns.linear import linear
+
+_OPERATOR = linear("!=|==|=")
+_SPECIAL = linear(r"[\\,=]")
 
 
 class InvalidFieldSelector(ValueError):

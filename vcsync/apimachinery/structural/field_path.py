@@ -3,14 +3,15 @@
 Source: `ValidFieldPath` of apiextensions' `schema/cel`.
 """
 
-import re
 from collections.abc import Iterator
 
 from vcsync.apimachinery.structural.field_names import child, key
 from vcsync.apimachinery.structural.schema import Structural
+from vcsync.patterns.linear import Match, linear
 
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
-_PART = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
+_ESCAPED = linear(r"(?s)\\(.)")
+_PART = linear(r"(?s)'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+")
 
 
 class InvalidPath(ValueError):
@@ -18,12 +19,12 @@ class InvalidPath(ValueError):
 
 
 def _unescape(text: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def one(match: Match) -> str:
         if match[1] not in _ESCAPES:
             raise InvalidPath(f"invalid string literal: invalid escape char {match[0]}")
         return _ESCAPES[match[1]]
 
-    return re.sub(r"\\(.)", one, text, flags=re.DOTALL)
+    return _ESCAPED.sub(one, text)
 
 
 def _next(parts: Iterator[str]) -> str:
@@ -42,7 +43,7 @@ def resolve(text: str, node: Structural, *, brackets: bool = True) -> tuple[str,
     Raises:
         InvalidPath: the path is malformed or does not exist in the schema.
     """
-    parts = iter(_PART.findall(text))
+    parts = (match[0] for match in _PART.finditer(text))
     where, names = "", []
     for part in parts:
         if part == "[":

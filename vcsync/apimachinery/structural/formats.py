@@ -1,7 +1,6 @@
 """String formats of custom resources' schemas, as kube-openapi's `strfmt` checks them. Pure."""
 
 import ipaddress
-import re
 from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from vcsync.apimachinery.wire.values import BadValue, duration_of
 from vcsync.patterns.linear import linear
 
 _HEX = "[0-9a-f]"
-_UUID = f"{_HEX}{{8}}-?{_HEX}{{4}}-?%s-?%s-?{_HEX}{{12}}"
+_UUID = f"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?%s-?%s-?{_HEX}{{12}}"
 _ANY4 = f"{_HEX}{{4}}"
 _VARIANT = f"[89ab]{_HEX}{{3}}"
 _SHORT = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -18,19 +17,29 @@ _HOSTNAME = (
     r"([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?(\.[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*)|"
     r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)*)\.?"
 )
-_CARD = (
+_CARD = linear(
     r"(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|"
     r"3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})"
 )
 _CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
+_WRONG_ESCAPE = linear("%[0-9a-fA-F]?(?:[^0-9a-fA-F]|$)")
+_SCHEME = linear("[a-zA-Z][a-zA-Z0-9+.-]*:")
+_ADDRESS = linear(r"(?:[^<>@]*<)?([^<>@\s\v]+)@([^<>@\s\v]+?)>?")
+_DOTTED = linear(r"[^\s\v()<>\[\]:;@\\,.\"]+(\.[^\s\v()<>\[\]:;@\\,.\"]+)*")
+_SPACES_AND_DASHES = str.maketrans("", "", " \t\n\v\f\r-")
+_ISBN10 = linear("(?:[0-9]{9}X|[0-9]{10})")
+_ISBN13 = linear("[0-9]{13}")
+_BASE64 = linear("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_DATE = linear(r"\d{4}-\d{2}-\d{2}")
+_CLOCK = linear(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
 _NUMBER_AND_UNIT = linear(r"(\d+)\s*([A-Za-zµ]+)")
 _MOST = 2**63 - 1
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "min", "hr", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
 
-def _like(pattern: str, flags: int = re.ASCII) -> Callable[[str], bool]:
-    matcher = re.compile(pattern, flags)
+def _like(pattern: str) -> Callable[[str], bool]:
+    matcher = linear(pattern)
     return lambda text: matcher.fullmatch(text) is not None
 
 
@@ -77,42 +86,39 @@ def _uri(text: str) -> bool:
     if (
         any(ord(each) < 0x20 or ord(each) == 0x7F for each in text)
         or " " in parts.netloc
-        or re.search("%(?![0-9a-fA-F]{2})", text)
+        or _WRONG_ESCAPE.search(text)
     ):
         return False
-    return text.startswith("/") or (
-        bool(parts.scheme) and re.match("[a-zA-Z][a-zA-Z0-9+.-]*:", text) is not None
-    )
+    return text.startswith("/") or (bool(parts.scheme) and _SCHEME.match(text) is not None)
 
 
 def _email(text: str) -> bool:
-    match = re.fullmatch(r"(?:[^<>@]*<)?([^<>@\s]+)@([^<>@\s]+?)>?", text)
+    match = _ADDRESS.fullmatch(text)
     if match is None or ("<" in text) != text.endswith(">"):
         return False
     local, domain = match[1], match[2]
-    dotted = re.compile(r"[^\s()<>\[\]:;@\\,.\"]+(\.[^\s()<>\[\]:;@\\,.\"]+)*")
-    return dotted.fullmatch(local) is not None and dotted.fullmatch(domain) is not None
+    return _DOTTED.fullmatch(local) is not None and _DOTTED.fullmatch(domain) is not None
 
 
 def _isbn10(text: str) -> bool:
-    digits = re.sub(r"[\s-]+", "", text)
-    if re.fullmatch("(?:[0-9]{9}X|[0-9]{10})", digits) is None:
+    digits = text.translate(_SPACES_AND_DASHES)
+    if _ISBN10.fullmatch(digits) is None:
         return False
     total = sum((at + 1) * int(each) for at, each in enumerate(digits[:9]))
     return (total + 10 * (10 if digits[9] == "X" else int(digits[9]))) % 11 == 0
 
 
 def _isbn13(text: str) -> bool:
-    digits = re.sub(r"[\s-]+", "", text)
-    if re.fullmatch("[0-9]{13}", digits) is None:
+    digits = text.translate(_SPACES_AND_DASHES)
+    if _ISBN13.fullmatch(digits) is None:
         return False
     total = sum((1, 3)[at % 2] * int(each) for at, each in enumerate(digits[:12]))
     return int(digits[12]) == (10 - total % 10) % 10
 
 
 def _creditcard(text: str) -> bool:
-    digits = re.sub("[^0-9]+", "", text)
-    if re.fullmatch(_CARD, digits) is None:
+    digits = "".join(filter("0123456789".__contains__, text))
+    if _CARD.fullmatch(digits) is None:
         return False
     total = 0
     for at, each in enumerate(reversed(digits)):
@@ -122,14 +128,11 @@ def _creditcard(text: str) -> bool:
 
 
 def _byte(text: str) -> bool:
-    return (
-        re.fullmatch("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", text)
-        is not None
-    )
+    return _BASE64.fullmatch(text) is not None
 
 
 def _date(text: str) -> bool:
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) is None:
+    if _DATE.fullmatch(text) is None:
         return False
     try:
         date.fromisoformat(text)
@@ -143,9 +146,7 @@ def _datetime(text: str) -> bool:
     day, sign, rest = text.replace("t", "T").partition("T")
     if not sign or not _date(day):
         return False
-    match = re.fullmatch(
-        r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", rest.lower()
-    )
+    match = _CLOCK.fullmatch(rest.lower())
     return match is not None and int(match[1]) <= 23 and int(match[2]) <= 59 and int(match[3]) <= 59
 
 
@@ -176,10 +177,10 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "mac": _like(
         r"([0-9A-Fa-f]{2}[:-]){5}([0-9A-Fa-f]{2}[:-]){0,14}[0-9A-Fa-f]{2}|([0-9A-Fa-f]{4}\.){2,9}[0-9A-Fa-f]{4}"
     ),
-    "uuid": _like(_UUID % (_ANY4, _ANY4), re.ASCII | re.IGNORECASE),
-    "uuid3": _like(_UUID % (f"3{_HEX}{{3}}", _ANY4), re.ASCII | re.IGNORECASE),
-    "uuid4": _like(_UUID % (f"4{_HEX}{{3}}", _VARIANT), re.ASCII | re.IGNORECASE),
-    "uuid5": _like(_UUID % (f"5{_HEX}{{3}}", _VARIANT), re.ASCII | re.IGNORECASE),
+    "uuid": _like(_UUID % (_ANY4, _ANY4)),
+    "uuid3": _like(_UUID % (f"3{_HEX}{{3}}", _ANY4)),
+    "uuid4": _like(_UUID % (f"4{_HEX}{{3}}", _VARIANT)),
+    "uuid5": _like(_UUID % (f"5{_HEX}{{3}}", _VARIANT)),
     "isbn": lambda text: _isbn10(text) or _isbn13(text),
     "isbn10": _isbn10,
     "isbn13": _isbn13,

@@ -8,6 +8,8 @@ from vcsync.patterns.linear import Pattern, linear
 
 _LONGEST = 64 * 1024
 _MEMORY = 4 << 20
+_MOST = 256
+"""Expressions that are kept: a gigabyte at most."""
 _WORDS = {
     "missing )": "missing closing ): `{0}`",
     "unexpected )": "unexpected ): `{0}`",
@@ -46,7 +48,7 @@ class _Searcher:
         ]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=_MOST)
 def _compiled(pattern: str) -> _Searcher | str:
     if len(pattern) > _LONGEST:
         return "expression nests too deeply: ``"

@@ -6,7 +6,6 @@ unsupported keywords, list and map types, rules of x-kubernetes-validations with
 
 import contextlib
 import copy
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -21,9 +20,11 @@ from vcsync.apimachinery.structural import validation as validate
 from vcsync.apimachinery.structural.field_names import child, index, key
 from vcsync.apimachinery.structural.list_rules import check_lists
 from vcsync.apimachinery.structural.schema import Structural
+from vcsync.patterns.linear import linear
 
 Raw = Mapping[str, Any]
 
+_LINE_BREAK = linear(r"[\n\r]")
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _AT_ROOT = {
@@ -349,9 +350,9 @@ def _rule(path: str, rule: Raw, schema: Raw) -> list[FieldError]:
         found.append(required(child(path, "rule"), "rule is not specified"))
     elif message and not message.strip():
         found.append(wrong(child(path, "message"), message, "must be non-empty if specified"))
-    elif re.search(r"[\n\r]", message.strip()):
+    elif _LINE_BREAK.search(message.strip()):
         found.append(wrong(child(path, "message"), message, "must not contain line breaks"))
-    elif re.search(r"[\n\r]", expression.strip()) and not message.strip():
+    elif _LINE_BREAK.search(expression.strip()) and not message.strip():
         found.append(
             required(child(path, "message"), "message must be specified if rule contains line breaks")
         )
@@ -366,7 +367,7 @@ def _rule(path: str, rule: Raw, schema: Raw) -> list[FieldError]:
     where = child(path, "fieldPath")
     if field_path and not field_path.strip():
         found.append(wrong(where, field_path, "must be non-empty if specified"))
-    if re.search(r"[\n\r]", field_path):
+    if _LINE_BREAK.search(field_path):
         found.append(wrong(where, field_path, "must not contain line breaks"))
     if field_path and not schemarules.unsupported(schema):
         try:

@@ -4,12 +4,12 @@ Rules and messages are those of apimachinery's `util/validation` and `api/valida
 messages about a text; none means that it is well formed. All patterns run in linear time.
 """
 
-import re
 from collections.abc import Callable
 from functools import cache, wraps
 from urllib.parse import quote
 
 from vcsync.apimachinery.text_cache import cache_short_texts
+from vcsync.patterns.linear import Pattern, linear
 
 Rule = Callable[[str], list[str]]
 NameRule = Callable[[str, bool], list[str]]
@@ -83,8 +83,8 @@ def mismatch(words: str, pattern: str, *examples: str) -> str:
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)
+def _compiled(pattern: str) -> Pattern:
+    return linear(pattern)
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -259,7 +259,7 @@ def port_name(text: str) -> list[str]:
     found = _longer_characters(text, 15)
     if not _matches("[-a-z0-9]+", text):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", text):
+    if not _matches("(?s).*[a-z].*", text):
         found.append("must contain at least one letter (a-z)")
     if "--" in text:
         found.append("must not contain consecutive hyphens")

@@ -4,18 +4,19 @@ Controllers and clients make paths of the names in these documents, so that name
 Behaviour: apiserver's `pkg/endpoints/installer.go` (`ConvertGroupVersionIntoToDiscovery`).
 """
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from vcsync.patterns.linear import linear
+
 MOST_RESOURCES = 1000
 """Resources and subresources of one group and version."""
-_RESOURCE = re.compile(r"[a-zA-Z0-9][-._a-zA-Z0-9]{0,252}")
-_SUBRESOURCE = re.compile(r"[!$&'()*+,;=:@|~a-zA-Z0-9._-]{1,253}(?:/[!$&'()*+,;=:@|~a-zA-Z0-9._-]{1,253})*")
-_NAME = re.compile(r"[-._a-zA-Z0-9]{0,253}")
-_QUERY = re.compile(r"[-.~%_=&a-zA-Z0-9]{0,256}")
+_RESOURCE = linear(r"[a-zA-Z0-9][-._a-zA-Z0-9]{0,252}")
+_SUBRESOURCE = linear(r"[!$&'()*+,;=:@|~a-zA-Z0-9._-]{1,253}(?:/[!$&'()*+,;=:@|~a-zA-Z0-9._-]{1,253})*")
+_NAME = linear(r"[-._a-zA-Z0-9]{0,253}")
+_QUERY = linear(r"[-.~%_=&a-zA-Z0-9]{0,256}")
 
 
 class _Resource(msgspec.Struct, rename="camel"):

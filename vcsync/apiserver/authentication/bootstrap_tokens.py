@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import hmac
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,6 +22,7 @@ from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authentication.provider_claims import Identified
 from vcsync.apiserver.authentication.tokens import TokenError
 from vcsync.apiserver.storage.interface import Change, Store
+from vcsync.patterns.linear import linear
 
 NAMESPACE = "kube-system"
 NAME_PREFIX = "bootstrap-token-"
@@ -30,8 +30,8 @@ TYPE = "bootstrap.kubernetes.io/token"
 USER_PREFIX = "system:bootstrap:"
 GROUP = "system:bootstrappers"
 PAGE = 500
-_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-_EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_TOKEN = linear(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_EXTRA_GROUP = linear(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
 _MARK = object_key("", "", "secrets", NAMESPACE, NAME_PREFIX)
 
 _log = structlog.get_logger(__name__)

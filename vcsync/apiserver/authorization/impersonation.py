@@ -3,7 +3,6 @@
 Behaviour: apiserver `pkg/endpoints/filters/impersonation` (constrained modes first, then the verb `impersonate`).
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
@@ -26,6 +25,7 @@ from vcsync.apiserver.request.caller import (
     refusal,
 )
 from vcsync.objects.budget import Budget
+from vcsync.patterns.linear import linear
 from vcsync.process.loop_turns import rest
 
 AUTHENTICATION = "authentication.k8s.io"
@@ -39,7 +39,7 @@ DECISION_STEPS = 500
 ASSOCIATED = "associated-node"
 NODE_OF_ACCOUNT = "authentication.kubernetes.io/node-name"
 _EXTRA = "impersonate-extra-"
-_EXTRA_KEY = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[a-z0-9._~!$&'()*+,;=:@%/-]+")
+_EXTRA_KEY = linear(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[a-z0-9._~!$&'()*+,;=:@%/-]+")
 """Keys of extra that constrained impersonation accepts: a path below a domain, in lower case."""
 _LEGACY = "impersonate"
 _EVERYTHING = Attributes("*", group="*", resource="*")

@@ -4,16 +4,16 @@ Behaviour: Kubernetes' `pkg/registry/core/pod/strategy.go` and `pkg/registry/cor
 (ResourceLocation), and apimachinery's `pkg/util/net/port_split.go`.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from vcsync.apimachinery import errors
+from vcsync.patterns.linear import linear
 
 SCHEMES = frozenset({"", "http", "https"})
-PORT = re.compile(r"[a-zA-Z0-9-]*")
+PORT = linear(r"[a-zA-Z0-9-]*")
 """Numbers and names of ports. Anything else would not be a port in the URL that a super cluster makes of it."""
 MAX_DIGITS = 18
 _Item = TypeVar("_Item")

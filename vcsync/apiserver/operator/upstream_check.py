@@ -1,15 +1,14 @@
 """Checks the API server of an external control plane before it is stored. Pure."""
 
-import re
-
 from vcsync.api.rbac import readable_problem
 from vcsync.apimachinery.errors import bad_request
 from vcsync.apiserver.tenants.records import Upstream
 from vcsync.kube.errors import CredentialsError
 from vcsync.kube.kubeconfig import server_url
 from vcsync.kube.tls import client_context
+from vcsync.patterns.linear import linear
 
-_TOKEN = re.compile(r"[!-~]+")
+_TOKEN = linear(r"[!-~]+")
 
 
 def check_upstream(upstream: Upstream) -> None:

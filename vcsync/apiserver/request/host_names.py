@@ -4,7 +4,6 @@ A host name is compared as text, without its letters' case and one dot at the en
 servers cannot read a name differently, and an answer does not tell which tenants exist.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,14 +11,13 @@ from vcsync.api.names import is_dns_label
 from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apiserver.request.caller import ALL, SYSTEM
 from vcsync.apiserver.request.request_info import RequestInfo
+from vcsync.patterns.linear import linear
 
 MISDIRECTED = 421
 MAX_DOMAIN = 253 - 1 - 63
 """Characters of a domain, so that every tenant has a host name below it."""
 _LABEL = r"[A-Za-z0-9_-]+"
-_HOST = re.compile(
-    rf"(?P<name>\[[0-9A-Fa-f:.]*\]|(?:{_LABEL}(?:\.{_LABEL})*\.?)?)(?::[0-9]{{0,5}})?", re.ASCII
-)
+_HOST = linear(rf"(?P<name>\[[0-9A-Fa-f:.]*\]|(?:{_LABEL}(?:\.{_LABEL})*\.?)?)(?::[0-9]{{0,5}})?")
 """A Host header: an IPv6 literal, an IPv4 address, a host name or nothing, and a port."""
 _AGREE = (
     "the request's Host is not the host name for which its TLS connection was opened; open a new connection"

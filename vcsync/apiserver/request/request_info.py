@@ -4,7 +4,6 @@ Paths, verbs and messages are those of apiserver's `endpoints/request/requestinf
 `/tenants/T/...` (a kubeconfig's server URL) or as in Arktos by `/api/V/tenants/T/...` and `/apis/G/V/tenants/T/...`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +13,7 @@ from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apimachinery.text_cache import cache_short_texts
 from vcsync.apimachinery.wire.values import BadValue, duration_of
 from vcsync.apiserver.request.selectors import NOTHING, Selectors, read, read_short
+from vcsync.patterns.linear import linear
 
 ALL = "all"
 """Tenant in URLs that stands for all tenants with embedded control planes. Only system callers may use it."""
@@ -53,8 +53,8 @@ LONGEST_TIMEOUT = 64
 SHORT_QUERY = 128
 """Length up to which parsed queries are cached: short queries repeat often."""
 
-MALFORMED = re.compile("%(?![0-9a-fA-F]{2})")
-_EXEC = re.compile("/namespaces/[^/]+/pods/[^/]+/exec$")
+MALFORMED = linear("%[0-9a-fA-F]?(?:[^0-9a-fA-F]|$)")
+_EXEC = linear("/namespaces/[^/]+/pods/[^/]+/exec$")
 
 Query = Mapping[str, Sequence[str]]
 

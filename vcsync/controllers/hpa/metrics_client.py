@@ -4,7 +4,6 @@ Behaviour: Kubernetes' `pkg/controller/podautoscaler/metrics/client.go` and the 
 `metrics.k8s.io` in a tenant's control plane provides the values; without it, errors have Kubernetes' messages.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -19,13 +18,14 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import ApiError, KubeError, NotFound
 from vcsync.kube.resources import Resource
 from vcsync.objects.quantity import InvalidQuantity, milli
+from vcsync.patterns.linear import linear
 
 RESOURCE_METRICS = "/apis/metrics.k8s.io/v1beta1"
 CUSTOM_METRICS = ("/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
 EXTERNAL_METRICS = "/apis/external.metrics.k8s.io/v1beta1"
 WINDOW_SECONDS = 60.0
 """Assumed window of custom metrics that have none."""
-_DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
+_DURATION = linear(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
@@ -233,4 +233,4 @@ def _part(text: str) -> str:
 
 def seconds(duration: str) -> float:
     """Return a Go duration (`1m30s`) in seconds; an invalid one is 0."""
-    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(duration))
+    return sum(float(each[1]) * _SECONDS[each[2]] for each in _DURATION.finditer(duration))

@@ -5,7 +5,6 @@ server for each check: policies are rarely written, and the API server also publ
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
@@ -22,9 +21,10 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
 from vcsync.kube.resources import VALIDATING_ADMISSION_POLICIES
 from vcsync.objects.envelope import decode, untyped
+from vcsync.patterns.linear import linear
 
 MOST_KINDS = 10
-_PART = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_PART = linear(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 """Groups and versions that are valid in a path. Tenants write them."""
 
 Typed = tuple[str, Mapping[str, Any], str]

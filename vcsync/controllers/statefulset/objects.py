@@ -3,7 +3,6 @@
 Behaviour: Kubernetes' `pkg/controller/statefulset`.
 """
 
-import re
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,11 +14,12 @@ from vcsync.controllers.framework.plan import Create
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from vcsync.objects.envelope import Envelope, decode, untyped
 from vcsync.objects.selectors import LabelSelector, Selector, compile_selector
+from vcsync.patterns.linear import linear
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 REVISION_LABEL = "controller-revision-hash"
-_MEMBER = re.compile(r"(.*)-([0-9]+)", re.DOTALL)
+_MEMBER = linear(r"(?s)(.*)-([0-9]+)")
 _MOST = 2**31
 
 Retention = Literal["Retain", "Delete"]

@@ -3,7 +3,6 @@
 Behaviour: Kubernetes' `pkg/controller/statefulset`. Each reconcile takes one step; changes of the Pods trigger the next one.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -48,6 +47,7 @@ from vcsync.kube.resources import (
     STATEFUL_SETS,
 )
 from vcsync.objects.envelope import Envelope
+from vcsync.patterns.linear import linear
 
 NAME = "statefulset-controller"
 
@@ -204,13 +204,14 @@ def _tells_identity(action: Patch) -> bool:
 # ---- Triggers ------------------------------------------------------------------------------
 
 
+_NUMBERED = linear("-[0-9]+$")
 _claimants = claimant(STATEFUL_SETS, lambda envelope: read_stateful_set(envelope).selector)
 _owners = owner(STATEFUL_SETS.kind, STATEFUL_SETS.group)
 
 
 def _pods(change: Change, view: View) -> Iterable[Key]:
     """Return the set of a Pod, past and current, or the sets that may adopt a numbered orphan."""
-    numbered = re.search(r"-[0-9]+$", standing(change).name) is not None
+    numbered = _NUMBERED.search(standing(change).name) is not None
     return (_claimants if numbered else _owners)(change, view)
 
 

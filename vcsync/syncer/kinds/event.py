@@ -13,6 +13,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube.resources import EVENTS
 from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.patterns.linear import linear
 from vcsync.syncer.kinds import volume_event
 from vcsync.syncer.kinds.plan import TenantContext
 
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 
 _NAME_CHARACTERS: Final = r"A-Za-z0-9._\-"
 """Characters that continue an object's name."""
-_SCHEDULED = re.compile(r"^Successfully assigned \S+ to (?P<node>\S+?)\.?$")
+_SCHEDULED = linear(r"^Successfully assigned \S+ to (?P<node>\S+?)\.?$")
 _KEPT: Final[tuple[str, ...]] = (
     "reason",
     "type",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from vcsync.api.specs import IngressPolicy
 from vcsync.objects.envelope import decode
+from vcsync.patterns.linear import linear
 
 MAX_HOSTS: Final = 256
 """Largest number of different hosts of one Ingress."""
@@ -19,9 +19,10 @@ ANY_HOST: Final = ""
 WILDCARD: Final = "*."
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_HOST = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
+_HOST = linear(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 _MAX_HOST_LENGTH = 253
-_CONFIGURATION = re.compile(r"""[\s\x00-\x1f\x7f;{}"'`\\]""")
+_SPACES = "\x00-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_CONFIGURATION = linear(rf"""[{_SPACES}\x7f;{{}}"'`\\]""")
 """Characters that end a path in configuration files of ingress controllers (CVE-2021-25745, CVE-2021-25748)."""
 
 

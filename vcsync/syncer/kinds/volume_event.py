@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from msgspec import Struct
 
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_SNAPSHOTS
 from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.patterns.linear import linear
 
-_VOLUME: Final = re.compile(r'volume "([^"]*)"')
+_VOLUME: Final = linear(r'volume "([^"]*)"')
 _CLAIMS: Final = (b'"persistentVolumeClaim"', b'"ephemeral"')
 _REPORTER: Final = "vcsync-syncer"
 _HIDDEN: Final = "the cluster that your Pods run on reports this about the volume of a claim; its operator can read the details"
@@ -60,5 +60,5 @@ def redact(kind: str, v: Envelope, translated: dict[str, Any]) -> None:
                 translated[field] = _REPORTER
     elif kind == PODS.kind and any(each in v.spec for each in _CLAIMS):
         own = {volume.name for volume in decode(v.spec, _PodSpec).volumes}
-        if not own.issuperset(_VOLUME.findall(translated["message"])):
+        if not own.issuperset(match[1] for match in _VOLUME.finditer(translated["message"])):
             translated["message"] = _HIDDEN

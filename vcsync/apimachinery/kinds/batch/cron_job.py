@@ -3,7 +3,6 @@
 Source: Kubernetes' `pkg/apis/batch/validation`, `pkg/registry/batch/cronjob` and `pkg/printers/internalversion`.
 """
 
-import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from vcsync.apimachinery import errors
@@ -17,9 +16,10 @@ from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, choice, nonnegative, part, text
 from vcsync.apimachinery.wire import cells
 from vcsync.objects.cron_schedules import schedule_error
+from vcsync.patterns.linear import linear
 
 _POLICIES = ("Allow", "Forbid", "Replace")
-_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+_ZONE_PART = linear(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def _cron_default(found: Object) -> None:

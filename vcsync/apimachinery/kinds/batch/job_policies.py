@@ -4,8 +4,6 @@ Source: `validatePodFailurePolicy`, `validateSuccessPolicy`, `validateIndexesFor
 `pkg/apis/batch/validation`.
 """
 
-import re
-
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.validation import names
@@ -20,11 +18,12 @@ from vcsync.apimachinery.validation.fields import (
     say,
     text,
 )
+from vcsync.patterns.linear import linear
 
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
 _STATUSES = ("False", "True", "Unknown")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INTEGER = linear(r"[+-]?[0-9]{1,19}")
 _LONGEST_INDEXES = 64 * 1024
 
 

@@ -4,14 +4,16 @@ The rules are those of apimachinery's `util/validation/ip.go` with strict valida
 """
 
 import ipaddress
-import re
 from collections.abc import Sequence
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.validation.fields import Findings
+from vcsync.patterns.linear import linear
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _LONGEST = 64
+_DIGITS = linear("[0-9]{1,32}")
+_BITS = linear("[0-9]{1,4}")
 _BAD_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _BAD_INTERFACE = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
 _BAD_RANGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
@@ -26,7 +28,7 @@ def parse(text: str) -> Address | None:
     except ValueError:
         pass
     parts = text.split(".")
-    if len(parts) == 4 and all(re.fullmatch("[0-9]{1,32}", each, re.ASCII) for each in parts):
+    if len(parts) == 4 and all(_DIGITS.fullmatch(each) for each in parts):
         try:
             return ipaddress.IPv4Address(".".join(str(int(each)) for each in parts))
         except ValueError:
@@ -73,7 +75,7 @@ def canonical_address(path: str, value: str) -> Findings:
 def _parse_range(value: str) -> tuple[Address, int] | None:
     host, slash, length = value.partition("/")
     found = parse(host) if slash else None
-    if found is None or not re.fullmatch("[0-9]{1,4}", length, re.ASCII) or int(length) > found.max_prefixlen:
+    if found is None or not _BITS.fullmatch(length) or int(length) > found.max_prefixlen:
         return None
     return found, int(length)
 

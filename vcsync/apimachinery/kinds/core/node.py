@@ -3,7 +3,6 @@
 Source: `ValidateNode*` in Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/node`.
 """
 
-import re
 from datetime import datetime
 from typing import Any
 
@@ -28,8 +27,9 @@ from vcsync.apimachinery.validation.fields import (
     text,
 )
 from vcsync.apimachinery.wire import cells
+from vcsync.patterns.linear import linear
 
-_FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
+_FEATURE = linear(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _FEATURE_BYTES = 253
 _FEATURE_FORM = (
     "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "

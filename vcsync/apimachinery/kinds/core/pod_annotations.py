@@ -4,7 +4,6 @@ Source: `ValidatePodSpecificAnnotations` and `validateSeccompAnnotationsAndField
 `pkg/apis/core/validation`.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.paths import descending
 from vcsync.apimachinery.kinds.core.pod_defaults import containers
 from vcsync.apimachinery.validation.fields import Findings, Object, part, text
+from vcsync.patterns.linear import linear
 
 MIRROR = "kubernetes.io/config.mirror"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -19,7 +19,7 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 _SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _LOCAL = "localhost/"
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
+_INTEGER = linear(r"-?(0|[1-9][0-9]{0,10})")
 
 
 def pod_annotations(path: str, found: Mapping[str, Any], spec: Object) -> Findings:

@@ -3,21 +3,20 @@
 Source: `SetDefaults_*` and `+default` markers of Kubernetes' `pkg/apis/core/v1`.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.core.resources import default_pod_resources
 from vcsync.apimachinery.validation.fields import Object, items, part
+from vcsync.patterns.linear import linear
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _DOMAIN = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.[a-zA-Z0-9-]+)*(?::[0-9]+)?"
-_IMAGE = re.compile(
+_IMAGE = linear(
     rf"(?:(?P<domain>{_DOMAIN})/)?(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?"
-    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?"
 )
 _LONGEST_IMAGE = 1024
 _LONGEST_REPOSITORY = 255

@@ -4,8 +4,6 @@ Source: `ValidateSecurityContext`, `validatePodSpecSecurityContext`, `validateWi
 `pkg/apis/core/validation`.
 """
 
-import re
-
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.paths import descending
 from vcsync.apimachinery.kinds.core.pod_defaults import containers
@@ -21,12 +19,16 @@ from vcsync.apimachinery.validation.fields import (
     say,
     text,
 )
+from vcsync.patterns.linear import linear
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}"
-_NET_BIOS = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
-_DNS = re.compile(
+_IS_SYSCTL = linear(_SYSCTL)
+_CONTROL = linear(r"[\x00-\x1f\x7f]")
+_NOT_IN_USERS = linear(r'["/\\:;|=,+*?<>@\[\]]')
+_NET_BIOS = linear(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
+_DNS = linear(
     r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*"
 )
 _SELINUX_CHANGES = ("Recursive",)
@@ -208,7 +210,7 @@ def _sysctls(path: str, found: Object, spec: Object) -> Findings:
         name = text(each, "name")
         if not name:
             yield errors.required(f"{here}.name")
-        elif names.size(name) > 253 or not re.fullmatch(_SYSCTL, name, re.ASCII):
+        elif names.size(name) > 253 or not _IS_SYSCTL.fullmatch(name):
             yield errors.wrong(
                 f"{here}.name", name, f"must have at most 253 characters and match regex ^{_SYSCTL}$"
             )
@@ -243,7 +245,7 @@ def _windows_options(path: str, found: Object | None) -> Findings:
 def _windows_user(name: str) -> list[str]:
     if not name:
         return ["runAsUserName cannot be an empty string"]
-    if re.search(r"[\x00-\x1f\x7f]", name):
+    if _CONTROL.search(name):
         return ["runAsUserName cannot contain control characters"]
     parts = name.split("\\")
     if len(parts) > 2:
@@ -260,7 +262,7 @@ def _windows_user(name: str) -> list[str]:
         found.append("runAsUserName's User length must not be longer than 104 characters")
     if user and not user.strip(". "):
         found.append("runAsUserName's User cannot contain only periods or spaces")
-    if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
+    if _NOT_IN_USERS.search(user):
         found.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
     return found
 

@@ -3,17 +3,17 @@
 Source: `validateISCSIVolumeSource`, `validateAzureDisk` and their like in Kubernetes' `pkg/apis/core/validation`.
 """
 
-import re
 from collections.abc import Callable
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, needed, number, one_of, outside, say, text
+from vcsync.patterns.linear import linear
 
 _ISCSI_NAMES = {
-    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9\-.]+)(:[^,;*&$|\s]+)$", re.ASCII),
-    "eui": re.compile(r"^eui.[A-Za-z0-9]{16}$"),
-    "naa": re.compile(r"^naa.[A-Za-z0-9]{32}$"),
+    "iqn": linear(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9\-.]+)(:[^,;*&$|\s]+)$"),
+    "eui": linear(r"^eui.[A-Za-z0-9]{16}$"),
+    "naa": linear(r"^naa.[A-Za-z0-9]{32}$"),
 }
 _FORMAT = "must be valid format"
 _PAIRS = "must be a host:port pair or multiple pairs separated by commas"

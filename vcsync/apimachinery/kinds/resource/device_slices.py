@@ -3,8 +3,6 @@
 Source: `validateDevice` and what it calls in Kubernetes' `pkg/apis/resource/validation`.
 """
 
-import re
-
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.core.pod_scheduling import node_selector
 from vcsync.apimachinery.kinds.core.pod_volumes import csi_driver_name
@@ -13,6 +11,7 @@ from vcsync.apimachinery.kinds.resource.limited_lists import limited, limited_se
 from vcsync.apimachinery.kinds.resource.request_policies import policy
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, Object, items, keyed, label_key, part, say, text
+from vcsync.patterns.linear import linear
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 _MOST_ENTRIES, _MOST_VALUES = 32, 48
@@ -21,11 +20,10 @@ _MOST_CONDITIONS = 4
 _LONGEST_VALUE, _LONGEST_ID, _LONGEST_KEY = 64, 32, 63 + 1 + 32
 _LISTS = ("bools", "ints", "strings", "versions")
 _MAPPINGS = "nodeAllocatableResourceMappings"
-_VERSION = re.compile(
+_VERSION = linear(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
     r"(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?"
-    r"(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?",
-    re.ASCII,
+    r"(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?"
 )
 _SELECTION = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "

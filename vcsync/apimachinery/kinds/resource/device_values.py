@@ -3,17 +3,16 @@
 Source: Kubernetes' `pkg/apis/resource/validation`, and `Validate` in `github.com/google/uuid`.
 """
 
-import re
-
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.validation import names
 from vcsync.apimachinery.validation.fields import Findings, say
+from vcsync.patterns.linear import linear
 
 _LONGEST_POOL = 253
 _UUID_SIZE = 36
 _URN, _BRACES = "urn:uuid:", "{}"
-_DASHED = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_PLAIN = re.compile(r"[0-9a-fA-F]{32}")
+_DASHED = linear(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_PLAIN = linear(r"[0-9a-fA-F]{32}")
 _NOT_NORMAL = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase "
     "hexadecimal characters"

@@ -3,7 +3,6 @@
 Source: `api/helpers.go` of k8s.io/pod-security-admission.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,12 +10,13 @@ from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.pod_standards.pod_checks import Violation, findings
+from vcsync.patterns.linear import linear
 
 LABEL = "pod-security.kubernetes.io/"
 LEVELS = ("privileged", "baseline", "restricted")
 NEWEST = 10**20
 """Minor version that means `latest`."""
-_VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,17})", re.ASCII)
+_VERSION = linear(r"v1\.(0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, slots=True)

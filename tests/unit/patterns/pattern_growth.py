@@ -23,8 +23,8 @@ LONG = 50_000_000
 """Nanoseconds after which a text is not made longer."""
 RATIO = 3
 """A text of twice the length may take so many times as long. Linear time gives 2, quadratic time 4."""
-ROUNDS = 4
-TRIES = 3
+TRIES = (1, 3, 3, 3)
+"""Measurements of each size in each round. The ratio of their shortest ones counts, and the first small ratio ends the rounds."""
 
 Run = Callable[[str], object]
 
@@ -50,23 +50,25 @@ def texts_of(pattern: str, flags: int = 0) -> tuple[list[str], list[str], list[s
     )
 
 
-def growing(run: Run, beginnings: list[str], units: list[str], ends: list[str]) -> str | None:
+def growing(
+    run: Run, beginnings: list[str], units: list[str], ends: list[str], sizes: tuple[int, ...] = SIZES
+) -> str | None:
     """Return a description of a text on which `run` takes more than linear time, or None. It must not remember texts."""
     for beginning, unit, end in itertools.product(beginnings, units, ends):
-        for size in SIZES:
+        for size in sizes:
             if (cost := _cost(run, beginning + unit * size + end)) < SHORT:
                 continue
-            if all(_ratio(run, beginning, unit, end, size) > RATIO for _ in range(ROUNDS)):
+            if all(_ratio(run, beginning, unit, end, size, tries) > RATIO for tries in TRIES):
                 return f"{beginning!r} + {unit!r} * {size} + {end!r}"
             if cost > LONG:
                 break
     return None
 
 
-def _ratio(run: Run, beginning: str, unit: str, end: str, size: int) -> float:
+def _ratio(run: Run, beginning: str, unit: str, end: str, size: int, tries: int) -> float:
     """Compare the costs of two sizes."""
-    long = min(_cost(run, beginning + unit * (size + more) + end) for more in range(TRIES))
-    short = min(_cost(run, beginning + unit * (size // 2 + more) + end) for more in range(TRIES))
+    long = min(_cost(run, beginning + unit * (size + more) + end) for more in range(tries))
+    short = min(_cost(run, beginning + unit * (size // 2 + more) + end) for more in range(tries))
     return 0.0 if long < SHORT else long / max(short, 1)
 
 

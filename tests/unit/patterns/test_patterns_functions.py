@@ -15,6 +15,7 @@ from vcsync.apimachinery.wire import jsonpath, values
 from vcsync.objects.selectors import parse_selector
 
 CHARACTERS = [*"a0 .,-:/[]()'\"!=@<>+\\%{}", "\n", "é"]
+SIZES = (8, 12, 16, 20, 24, 32, 64, 250, 500)
 ENDS = ["", "!", "'", ")", "']", "x]", '"a"x]', "!)]", "x)]"]
 
 FUNCTIONS_OF_TEXTS: dict[str, tuple[Callable[[str], Any], list[str], list[str]]] = {
@@ -51,4 +52,4 @@ FUNCTIONS_OF_TEXTS: dict[str, tuple[Callable[[str], Any], list[str], list[str]]]
 def test_a_function_of_a_tenants_text_takes_linear_time(name: str) -> None:
     function, beginnings, units = FUNCTIONS_OF_TEXTS[name]
     pairs = ["".join(each) for each in itertools.permutations("a0 .,", 2)]
-    assert growing(function, beginnings, [*CHARACTERS, *units, *pairs], ENDS) is None
+    assert growing(function, beginnings, [*CHARACTERS, *units, *pairs], ENDS, SIZES) is None

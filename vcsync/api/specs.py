@@ -489,6 +489,14 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
             "that a node has (imagePullCredentialsVerificationPolicy). Use Always with kubelets before 1.35."
         ),
     ] = "AsWritten"
+    limits: Annotated[
+        Literal["Slices", "AsWritten"],
+        about(
+            "Slices: a container may use at most as much CPU and memory as its namespace's slices on the super cluster have, or "
+            "2 CPUs and 4Gi if that is more: it gets this limit there if it has none or a larger one. AsWritten: containers have "
+            "the limits that the tenant writes, and those without may use the whole node."
+        ),
+    ] = "Slices"
     sysctls: Annotated[
         tuple[SysctlPattern, ...],
         Meta(max_length=64),

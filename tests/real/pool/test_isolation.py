@@ -320,6 +320,29 @@ def test_a_registry_is_asked_at_each_start_where_the_operator_says_so(pool: Pool
     assert (space.get("pods", "thief") or {})["spec"]["containers"][0]["imagePullPolicy"] == "Never"
 
 
+def test_no_container_may_use_a_whole_node(pool: Pool, space: Space) -> None:
+    """A container without requests counts nothing, and one of a small request may have any limit."""
+    nothing = {"requests": {"cpu": "0", "memory": "0"}}
+    resources = {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "64"}}
+    wanted = [container("idle", resources=nothing), container("greedy", resources=resources)]
+    space.apply(pod("hungry", on="r1", containers=wanted))
+    space.running("hungry")
+
+    def limits() -> list[Any]:
+        found = space.there("r1", "pods", "hungry") or {"spec": {"containers": []}}
+        return [each["resources"].get("limits") for each in found["spec"]["containers"]]
+
+    # A slice of the default size, which is more than the namespace has there.
+    assert limits() == [{"cpu": "2", "memory": "4Gi"}] * 2
+    own = (space.get("pods", "hungry") or {})["spec"]["containers"]
+    assert "limits" not in own[0].get("resources", {})
+    with pool.configured("acme", podPolicy={"limits": "AsWritten"}):
+        space.apply(pod("free", on="r1", containers=[container(resources=nothing)]))
+        space.running("free")
+        found = space.there("r1", "pods", "free") or {}
+        assert "limits" not in found["spec"]["containers"][0]["resources"]
+
+
 def test_pods_may_only_tolerate_taints_that_the_operator_names(pool: Pool, space: Space) -> None:
     def tolerating(key: str) -> Json:
         return pod(f"on-{key}", tolerations=[{"key": key, "operator": "Exists"}])

@@ -167,5 +167,6 @@ def test_the_pod_policy_refuses_by_default() -> None:
     for name in ("tolerations", "imageRegistries", "sysctls", "annotations", "labels"):
         assert "default" not in properties.pop(name), "a list, and no permission"
     assert properties.pop("imagePull")["default"] == "AsWritten", "kubelets decide since Kubernetes 1.35"
+    assert properties.pop("limits")["default"] == "Slices"
     assert all(schema["default"] == "Refuse" for schema in properties.values())
     assert {"hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged"} <= set(properties)

@@ -16,6 +16,7 @@ from vcsync.syncer.kinds import (
     pod_convert,
     pod_depends,
     pod_ephemeral,
+    pod_limits,
     pod_policy,
     pod_return,
     pod_status,
@@ -270,7 +271,8 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
     existing = frozenset(container.name for container in have.ephemeral_containers)
     wanted = [container.name for container in want.ephemeral_containers]
     ephemeral = pod_ephemeral.check(v, wanted, existing, context)
-    down, spec_settled = pod_update.update(v, p, want, have, context, ephemeral=ephemeral)
+    most = pod_limits.bounds(context, view.placement(v.namespace))
+    down, spec_settled = pod_update.update(v, p, want, have, context, ephemeral=ephemeral, most=most)
     if names.TOKENS in p.annotations:
         down += _missing_tokens(v, p, want, context, view)
     if gates and (conditions := pod_status.gates_down(v, p, gates)):

@@ -11,7 +11,7 @@ from vcsync.api import names
 from vcsync.kube.resources import PODS, PRIORITY_CLASSES
 from vcsync.objects.envelope import Envelope
 from vcsync.published import priority_class
-from vcsync.syncer.kinds import metadata, pod_downward, token
+from vcsync.syncer.kinds import metadata, pod_downward, pod_limits, token
 from vcsync.syncer.kinds.plan import Dependency, TenantContext, TokenSource, View
 from vcsync.syncer.kinds.pod_affinity import convert_constraints
 from vcsync.syncer.kinds.pod_claims import claim_name, device_claim, generated_claims
@@ -69,10 +69,15 @@ def convert(
         account = spec.get("serviceAccountName") or "default"
         annotations[names.TOKENS] = token.encode_contents(account, tokens)
     _check_size(annotations)
-    for container in spec.get("containers") or ():
+    most = pod_limits.bounds(context, view.placement(v.namespace))
+    own: Json = {}
+    if spec.get("resources"):
+        own = spec["resources"] = pod_limits.with_limits(spec["resources"], most, without=most)
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         convert_container(container, v, context)
-    for container in spec.get("initContainers") or ():
-        convert_container(container, v, context)
+        container["resources"] = pod_limits.with_limits(
+            with_requests(container.get("resources") or {}), most, without=own.get("limits") or ()
+        )
     convert_constraints(spec, v.labels, context, view)
     _convert_dns(spec, v, context)
     _convert_fields(spec, context, view, node)
@@ -263,10 +268,8 @@ def _convert_items(downward: Json, context: TenantContext) -> None:
 # --- Containers ------------------------------------------------------------------------------------------
 
 
-def convert_container(
-    container: Json, v: Envelope, context: TenantContext, *, ephemeral: bool = False
-) -> None:
-    """Convert one container in place: API endpoint, downward API, root CA, pull policy and resource requests."""
+def convert_container(container: Json, v: Envelope, context: TenantContext) -> None:
+    """Convert one container in place, but for its resources: API endpoint, downward API, root CA and pull policy."""
     if context.policy.image_pull == ALWAYS:
         container["imagePullPolicy"] = ALWAYS
     env: list[Json] = container.get("env") or []
@@ -274,8 +277,6 @@ def convert_container(
     for source in container.get("envFrom") or ():
         if (reference := source.get("configMapRef")) is not None:
             _rename_root_ca(reference)
-    if not ephemeral:
-        container["resources"] = with_requests(container.get("resources") or {})
 
 
 def _convert_env(env: list[Json], v: Envelope, context: TenantContext) -> list[Json]:

@@ -69,7 +69,7 @@ def check(v: Envelope, wanted: Iterable[str], existing: frozenset[str], context:
             reasons += refusals
             refused.append(_status_of(container, "; ".join(refusals)))
         elif name not in ended:
-            convert_container(container, v, context, ephemeral=True)
+            convert_container(container, v, context)
             added.append(container)
     return Ephemeral(tuple(added), tuple(refused), tuple(reasons))
 

@@ -6,7 +6,7 @@ since most reconciles find no difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Raw, Struct, field
@@ -16,7 +16,7 @@ from vcsync.api import names, without_effect
 from vcsync.kube.resources import PODS
 from vcsync.objects import quantity
 from vcsync.objects.envelope import Envelope, untyped
-from vcsync.syncer.kinds import metadata, pod_downward
+from vcsync.syncer.kinds import metadata, pod_downward, pod_limits
 from vcsync.syncer.kinds.plan import Action, Notify, Patch, TenantContext
 from vcsync.syncer.kinds.pod_convert import with_requests
 from vcsync.syncer.kinds.pod_ephemeral import Ephemeral
@@ -86,6 +86,7 @@ def update(
     context: TenantContext,
     *,
     ephemeral: Ephemeral,
+    most: Mapping[str, int],
 ) -> tuple[tuple[Action, ...], bool]:
     """Return the patches that make p equal to v, and whether p's spec is up to date already.
 
@@ -96,6 +97,7 @@ def update(
         have: p's spec.
         context: the tenant's settings.
         ephemeral: the result for ephemeral containers that p lacks.
+        most: the largest limits of a container here, in thousandths.
     """
     refused: list[str] = []
     spec: dict[str, Any] = {}
@@ -113,8 +115,8 @@ def update(
         tolerations := _tolerations(want.tolerations, have.tolerations, context, refused)
     ):
         spec["tolerations"] = tolerations
-    resizes = [*_resizes("containers", want.containers, have.containers)]
-    resizes += _resizes("initContainers", want.init_containers, have.init_containers)
+    resizes = [*_resizes("containers", want.containers, have.containers, most)]
+    resizes += _resizes("initContainers", want.init_containers, have.init_containers, most)
     refused += ephemeral.reasons
     changes, notices = _metadata(v, p, context, refused, debugged=bool(ephemeral.added))
     actions: list[Action] = []
@@ -235,7 +237,7 @@ def _without_seconds(toleration: Toleration) -> tuple[str, str, str, str]:
 
 
 def _resizes(
-    name: str, wanted: list[Container], actual: list[Container]
+    name: str, wanted: list[Container], actual: list[Container], most: Mapping[str, int]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (field, container) for each container of p whose resources differ from v's (KEP-1287)."""
     have = {container.name: container.resources for container in actual}
@@ -244,7 +246,7 @@ def _resizes(
         if raw is None or raw == container.resources:
             continue
         want = with_requests(_resources(container.resources))
-        if change := _resource_change(want, _resources(raw)):
+        if change := _resource_change(want, _resources(raw), most):
             yield name, {"name": container.name, "resources": change}
 
 
@@ -253,15 +255,18 @@ def _resources(raw: Raw) -> dict[str, Any]:
     return decoded
 
 
-def _resource_change(want: dict[str, Any], have: dict[str, Any]) -> dict[str, dict[str, str]]:
+def _resource_change(
+    want: dict[str, Any], have: dict[str, Any], most: Mapping[str, int]
+) -> dict[str, dict[str, str]]:
     """Return the requests and limits of v that differ on p. Amounts that the super cluster added are kept."""
-    change: dict[str, dict[str, str]] = {}
-    for part in ("requests", "limits"):
-        actual = have.get(part) or {}
-        for resource, amount in (want.get(part) or {}).items():
-            if not _same_amount(amount, actual.get(resource)):
-                change.setdefault(part, {})[resource] = amount
-    return change
+    actual = have.get("requests") or {}
+    requests = {
+        resource: amount
+        for resource, amount in (want.get("requests") or {}).items()
+        if not _same_amount(amount, actual.get(resource))
+    }
+    change = {"requests": requests, "limits": pod_limits.changed(want, have, most)}
+    return {part: amounts for part, amounts in change.items() if amounts}
 
 
 def _same_amount(want: str, have: str | None) -> bool:

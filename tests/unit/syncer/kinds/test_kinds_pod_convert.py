@@ -626,6 +626,26 @@ def test_every_container_has_requests_for_the_quota(resources: Json, result: Jso
 WITH_DNS = msgspec.structs.replace(CONTEXT, dns_nameserver="10.97.0.10")
 
 
+def test_no_container_may_use_a_whole_node() -> None:
+    """Containers without requests do not count, and so as many ran as Pods were allowed, each without a limit."""
+    bench = Bench()
+    bench.place()
+    greedy = {"name": "a", "resources": {"limits": {"cpu": "64"}, "requests": {"cpu": "1m"}}}
+    spec = converted({"containers": [{"name": "b"}, greedy], "initContainers": [{"name": "c"}]}, bench=bench)
+    found = [each["resources"]["limits"] for each in (*spec["containers"], *spec["initContainers"])]
+    assert found == [{"cpu": "4", "memory": "8Gi"}] * 3
+
+
+def test_containers_have_no_limits_that_their_pod_has() -> None:
+    bench = Bench()
+    bench.place()
+    spec = converted({"resources": {"limits": {"cpu": "1"}}, "containers": [{"name": "a"}]}, bench=bench)
+    assert spec["containers"][0]["resources"]["limits"] == {"memory": "8Gi"}
+    assert spec["resources"]["limits"] == {"cpu": "1"}
+    spec = converted({"resources": {"limits": {"cpu": "64"}}, "containers": [{"name": "a"}]}, bench=bench)
+    assert spec["resources"]["limits"] == {"cpu": "4"}
+
+
 def test_names_are_resolved_by_the_tenants_name_server() -> None:
     own = {
         "nameservers": ["192.0.2.53"],
@@ -864,7 +884,7 @@ def test_the_operator_may_have_the_registry_asked_at_each_start(policy: Any) -> 
     assert spec["volumes"][0]["image"]["pullPolicy"] == ("Always" if always else "Never")
     ephemeral: Json = {"name": "e", "image": "i", "imagePullPolicy": "Never"}
     v = parse(b'{"metadata": {"name": "web-0", "namespace": "shop"}}')
-    pod_convert.convert_container(ephemeral, v, context, ephemeral=True)
+    pod_convert.convert_container(ephemeral, v, context)
     assert ephemeral["imagePullPolicy"] == ("Always" if always else "Never")
 
 

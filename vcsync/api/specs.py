@@ -84,6 +84,16 @@ def _takes(field: str, known: tuple[str, ...]) -> Rule:
     )
 
 
+def _no_runtime_keys(field: str) -> Meta:
+    """Return a rule against keys that are never copied, as it would seem that they are."""
+    rule = "self.all(key, !key.startsWith('io.') || key.contains('/'))"
+    message = (
+        f"spec.{field} takes no key without a slash that begins with io., since these configure container runtimes and are never "
+        "copied: remove it"
+    )
+    return rules(Rule(rule, message))
+
+
 SliceSize = Annotated[
     dict[str, PositiveQuantity],
     Meta(max_length=MAX_RESOURCES),
@@ -507,14 +517,16 @@ class PodPolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
     annotations: Annotated[
         AnnotationPatterns,
+        _no_runtime_keys("podPolicy.annotations"),
         about(
             "Annotations that are copied to super clusters: keys, or beginnings of keys followed by *, of Pods, and of their "
             "Namespaces, ServiceAccounts, ConfigMaps, Secrets and PodDisruptionBudgets. Controllers, networks and runtimes there "
-            "obey them. Empty: none. Keys without a slash that begin with io. are never copied."
+            "obey them. Empty: none."
         ),
     ] = ()
     labels: Annotated[
         AnnotationPatterns,
+        _no_runtime_keys("podPolicy.labels"),
         about(
             "Labels of the same objects that keep their keys although programs are known to obey them, in the same form. Empty: "
             "none."
@@ -547,6 +559,7 @@ class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "Refuse"
     annotations: Annotated[
         AnnotationPatterns,
+        _no_runtime_keys("servicePolicy.annotations"),
         about(
             "Annotations that are copied to super clusters: keys, or beginnings of keys followed by *, of Services, Endpoints, "
             "EndpointSlices and NetworkPolicies. Load balancers and networks there obey them. Empty: none."
@@ -554,6 +567,7 @@ class ServicePolicy(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = ()
     labels: Annotated[
         AnnotationPatterns,
+        _no_runtime_keys("servicePolicy.labels"),
         about(
             "Labels of the same objects, and of Ingresses, that keep their keys although programs are known to obey them, in the "
             "same form. Empty: none."

@@ -61,7 +61,12 @@ def _is_reserved_or_opaque_by_default(key: str) -> bool:
 
 def within(domain: str, domains: tuple[str, ...]) -> bool:
     """Return whether a domain is one of `domains`, or a subdomain of one."""
-    return any(domain == parent or domain.endswith("." + parent) for parent in domains)
+    return f".{domain}".endswith(_dotted(domains))
+
+
+@lru_cache(maxsize=16)
+def _dotted(domains: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f".{domain}" for domain in domains)
 
 
 def is_stripped(key: str, context: TenantContext) -> bool:

@@ -247,9 +247,10 @@ def metadata_patch(
     if names.COPIED_ANNOTATIONS in p.annotations:
         changed_labels = map_patch(wanted_labels, p.labels, context)
         for key in [key for key, value in changed_labels.items() if value is None]:
+            if not keys.is_withheld(key, resource, context):
+                continue
             # Without the label's other key, the copy was made when the label was not withheld.
-            before = key in v.labels and keys.renamed(key) not in p.labels
-            if keys.is_withheld(key, resource, context) and not before:
+            if key not in v.labels or keys.renamed(key) in p.labels:
                 del changed_labels[key]
         changed = _different(wanted, p.annotations)
         gone = [*keys.recorded(p.annotations), names.LEFT_OUT]

@@ -136,6 +136,25 @@ TABLE: Final = (
 )
 
 
+class _Rules(Struct, frozen=True):
+    """The rows of one kind, so that a key is compared with all of them at once. Tenants choose how many keys there are."""
+
+    domains: tuple[str, ...]
+    keys: frozenset[str]
+    beginnings: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def _rules(plural: str) -> _Rules:
+    rows = [row for row in TABLE if not row.kinds or plural in row.kinds]
+    listed = [key for row in rows for key in row.keys]
+    return _Rules(
+        tuple(f".{domain}" for row in rows for domain in row.domains),
+        frozenset(key for key in listed if not key.endswith("*")),
+        tuple(key[:-1] for key in listed if key.endswith("*")),
+    )
+
+
 @lru_cache(maxsize=16384)
 def is_obeyed(key: str, plural: str) -> bool:
     """Return whether programs are known to obey a label of objects of a kind.
@@ -146,14 +165,8 @@ def is_obeyed(key: str, plural: str) -> bool:
         key: the label's key.
         plural: plural name of the kind.
     """
-    domain, slash, _ = key.partition("/")
-    if not slash and key.startswith("io."):
+    rules = _rules(plural)
+    if key in rules.keys or key.startswith(rules.beginnings):
         return True
-    for row in TABLE:
-        if row.kinds and plural not in row.kinds:
-            continue
-        if slash and any(domain == each or domain.endswith(f".{each}") for each in row.domains):
-            return True
-        if any(key.startswith(each[:-1]) if each.endswith("*") else key == each for each in row.keys):
-            return True
-    return False
+    domain, slash, _ = key.partition("/")
+    return f".{domain}".endswith(rules.domains) if slash else key.startswith("io.")

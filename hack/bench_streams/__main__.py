@@ -46,8 +46,6 @@ def main(megabytes: int, large: int, times: int, only: str | None) -> None:
             )
         )
         up = _started(bed, folder)
-        process = up._process
-        assert process is not None  # noqa: S101 - it was started above
         kubelet = bed.supers["r1"].pids
         servers = [kubelet["kube-apiserver"]]
         tenants = {"embedded": up.data / "acme.kubeconfig", "external": bed.tenants["outside"].kubeconfig}
@@ -55,13 +53,13 @@ def main(megabytes: int, large: int, times: int, only: str | None) -> None:
             if only not in (None, name):
                 continue
             _place(kubeconfig, megabytes)
-            between = [process.pid, *servers]
+            between = [up.pid, *servers]
             if name == "external":
                 between.append(bed.tenants["outside"].pids["kube-apiserver"])
             _compare(
                 _direct(bed, kubeconfig, servers), Way(name, kubeconfig, "default", between), megabytes, times
             )
-            with streams.peak_memory(process.pid) as grown:
+            with streams.peak_memory(up.pid) as grown:
                 flow = streams.measured(Way(name, kubeconfig, "default", between), streams.sent(large))
             click.echo(
                 f"{name}: {flow.size / 1e6:.0f} MB through stdin, {flow.rate:.0f} MB/s, "

@@ -52,6 +52,14 @@ class Up:
         return self._process is not None
 
     @property
+    def pid(self) -> int:
+        """Id of the process that does the work: a child of the one that waits for it."""
+        assert self._process is not None
+        first = self._process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return int(children[0])
+
+    @property
     def alive(self) -> bool:
         assert self._process is not None
         self._spawner.reap(self._process)

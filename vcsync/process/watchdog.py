@@ -15,13 +15,13 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
-from vcsync.process.end_signal import END_SIGNAL
+from vcsync.process.end_signal import END_SIGNAL, is_free
 from vcsync.process.marks import NOBODY, Mark, described, innermost
 from vcsync.process.stall_counts import STALLS
 from vcsync.process.stall_report import AGAIN, STANDS, suspects
@@ -74,7 +74,7 @@ class Watchdog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: StallLimits) -> None:
         self._loop = loop
-        self._limits = limits
+        self._limits = limits if is_free() else replace(limits, end=0)
         self._every = limits.log / 4
         self._starting = True
         self._thread_id = threading.get_ident()

@@ -55,6 +55,9 @@ async def work(what):
 
 async def main(what, tenant):
     loop.started()
+    if what == "profiled":
+        signal.raise_signal(signal.SIGPROF)
+        return
     if tenant:
         await marked("request", tenant, work(what), "GET", "/api")
     else:
@@ -64,6 +67,8 @@ async def main(what, tenant):
            if sample.name.endswith("_total")})
 
 logs.configure("info", "json")
+if sys.argv[1] == "profiled":
+    signal.signal(signal.SIGPROF, lambda *_: print("a sample"))
 watchdog.LIMITS.log, watchdog.LIMITS.end = 0.1, 60 if sys.argv[1] == "short" else 0.5
 watchdog.LIMITS.folder = Path(sys.argv[3]) if len(sys.argv) > 3 else None
 loop.run(main(sys.argv[1], sys.argv[2]))
@@ -131,6 +136,11 @@ def test_a_suspended_process_has_not_stalled(tmp_path: Path) -> None:
 def test_a_loop_that_waits_has_not_stalled(tmp_path: Path) -> None:
     ended = run("wait", "acme", str(tmp_path))
     assert (ended.returncode, ended.stdout.strip()) == (0, "{}"), ended.stderr
+
+
+def test_a_profiler_keeps_its_signal() -> None:
+    ended = run("profiled", "acme")
+    assert (ended.returncode, ended.stdout.strip()) == (0, "a sample"), ended.stderr
 
 
 CURRENT = 'Current thread 0x01 (most recent call first):\n  File "/x/a.py", line 1 in work\n'

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import structlog
@@ -57,6 +57,7 @@ from vcsync.apiserver.metering.metrics import TenantUsage
 from vcsync.apiserver.offload.jobs import Setup
 from vcsync.apiserver.offload.parent import OffloadProcess
 from vcsync.apiserver.operator.defaults import SERVICE_CIDR
+from vcsync.apiserver.operator.stall_records import record_stalls
 from vcsync.apiserver.registry.deletion import Deleter
 from vcsync.apiserver.registry.eviction import Evictor
 from vcsync.apiserver.registry.history_limit import History
@@ -239,7 +240,12 @@ def control_plane(
     process = None
     if offload:
         setup = Setup(plugins, limits.storage_bytes, limits.storage_objects, tenant_grants=grants is not None)
-        process = OffloadProcess(store, reach, setup)
+        process = OffloadProcess(
+            store,
+            reach,
+            setup,
+            partial(record_stalls, tenants=identity.tenants, lifecycle=identity.lifecycle),
+        )
         listeners.append(process.changed)
     offers = None if grants is None else GrantOffers(store, grants, catalogue)
     if offers is not None:

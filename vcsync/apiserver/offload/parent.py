@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -26,8 +26,11 @@ from vcsync.apiserver.offload.link import Link, LinkLost
 from vcsync.apiserver.offload.remote_storage import store_procedures
 from vcsync.apiserver.offload.worker import PIECE, call_procedure, split
 from vcsync.apiserver.request.reply import Reply
-from vcsync.apiserver.storage.interface import Change, Store
+from vcsync.apiserver.storage.interface import Change, Store, StoreError
 from vcsync.apiserver.tenants.quota_records import QUOTAS
+from vcsync.process import watchdog
+from vcsync.process.end_signal import END_SIGNAL
+from vcsync.process.stall_report import Suspects, suspects
 from vcsync.process.tasks import retrieve
 
 IDLE_SECONDS = 300.0
@@ -42,6 +45,8 @@ FOLLOWED = (
     QUOTAS,
 )
 """Parts of the keys whose objects the offload process caches. It is notified of their changes."""
+Stalled = Callable[[Suspects], Awaitable[None]]
+"""Records whose work stalled the offload process. Raises StoreError if the store cannot be read or written."""
 _log = structlog.get_logger(__name__)
 
 
@@ -52,9 +57,11 @@ class OffloadProcess:
         store: The store, which the offload process uses through this one.
         reach: Calls webhooks for the offload process.
         setup: Configuration of the offload process.
+        stalled: Called with whose work made the offload process end because its event loop stood.
     """
 
-    def __init__(self, store: Store, reach: Reach, setup: Setup) -> None:
+    def __init__(self, store: Store, reach: Reach, setup: Setup, stalled: Stalled | None = None) -> None:
+        self._stalled = stalled
         self._procedures = {
             **store_procedures(store),
             "call": call_procedure(reach),
@@ -157,7 +164,7 @@ class OffloadProcess:
         with theirs:
             try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "vcsync.apiserver.offload", str(theirs.fileno()),
+                    sys.executable, "-m", "vcsync.apiserver.offload", str(theirs.fileno()), *_stall_limits(),
                     pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL, env=_environment(),
                 )  # fmt: skip
             except OSError as error:
@@ -189,6 +196,17 @@ class OffloadProcess:
                     code = await process.wait()
                 if code:
                     _log.warning("the offload process ended", code=code)
+                if code == -END_SIGNAL:
+                    await self._record_stall()
+
+    async def _record_stall(self) -> None:
+        folder = _reports()
+        if self._stalled is None or folder is None:
+            return
+        try:
+            await self._stalled(suspects(await asyncio.to_thread(watchdog.left_report, folder)))
+        except (OSError, StoreError) as error:
+            _log.warning("a stall cannot be recorded", error=str(error))
 
     def forget(self) -> None:
         """End the offload process because it is idle or may have missed changes. Its jobs fail with LinkLost."""
@@ -212,6 +230,18 @@ def _error(result: JobResult) -> Exception:
     if fields is None:
         return errors.internal("the offload process returned no answer")
     return StatusError(**fields)  # type: ignore[arg-type]
+
+
+def _reports() -> Path | None:
+    """Return the folder of the offload process's reports of stalls, if this process has one for its own."""
+    own = watchdog.LIMITS.folder
+    return None if own is None else own / "offload"
+
+
+def _stall_limits() -> tuple[str, ...]:
+    """Return the arguments of the offload process that limit stalls."""
+    folder = _reports()
+    return (str(watchdog.LIMITS.end), *(() if folder is None else (str(folder),)))
 
 
 def _environment() -> dict[str, str]:

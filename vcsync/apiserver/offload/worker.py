@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import structlog
 
@@ -40,7 +41,7 @@ from vcsync.apiserver.storage.interface import Change, StoreError, tenant_of
 from vcsync.apiserver.storage.listeners import notify
 from vcsync.apiserver.watch.cacher import Cacher
 from vcsync.apiserver.watch.watcher import Watches
-from vcsync.process import logs, loop
+from vcsync.process import logs, loop, watchdog
 from vcsync.process.marks import marked
 
 PIECE = 128 * 1024
@@ -50,12 +51,15 @@ NICENESS = 10
 _log = structlog.get_logger(__name__)
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, stall_seconds: float, reports: Path | None) -> None:
     """Run jobs until the other end of the socket is closed.
 
     Args:
         descriptor: Inherited file descriptor of the socket.
+        stall_seconds: Processor time for which the event loop may stand.
+        reports: Folder of reports of stalls. None: they go to standard error.
     """
+    watchdog.LIMITS.end, watchdog.LIMITS.folder = stall_seconds, reports
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # the parent process closes the socket when it ends
     logs.configure("warning", "json")

@@ -9,6 +9,7 @@ import click
 from vcsync import __version__
 from vcsync.cli.command.help import example
 from vcsync.cli.command.terminal import say
+from vcsync.process.end_signal import is_free
 from vcsync.process.legible import legible
 from vcsync.process.restarts import supervise
 
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 on success, 1 on failure (one line on stderr gives the reason), 2 on wrong input (one line says what
         to change), 130 after Ctrl-C.
     """
-    if arguments is None and sys.argv[1:2] == [SUPERVISED]:
+    if arguments is None and sys.argv[1:2] == [SUPERVISED] and is_free():
         supervise("vcsync: the event loop stood, so the process ended; it is started again")
     try:
         # Without standalone mode click passes errors on, and returns the code of an early `exit` (--help).

@@ -1,7 +1,6 @@
 """`vcsync run controllers`: runs the controllers of embedded control planes for all tenants."""
 
 import socket
-from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from vcsync.cli.command.common import limit_stalls, log_options, stall_option, s
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
-from vcsync.cli.command.stalls import tell_stalls
+from vcsync.cli.command.stalls import last_stall
 from vcsync.cli.controlplane.commands import data_option
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.controllers.manager.role import Controllers
@@ -84,7 +83,8 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
             check=warnings,
             leader_elect=leader_elect,
         )
-        await tell_stalls(partial(_record, server))
+        if stall := last_stall():
+            await _record(server, stall)
         async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
             _log.info(
                 "role starts",
@@ -96,10 +96,11 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
     _log.info("role ended", role=ROLE_CONTROLLERS)
 
 
-async def _record(server: Client, tenant: str, found: Suspects) -> None:
-    """Let the control plane record a stall of a tenant."""
+async def _record(server: Client, found: Suspects) -> None:
+    """Let the control plane record a stall of each tenant under suspicion."""
     body = msgspec.json.encode({"work": found.mark.kind, "sure": found.sure})
-    try:
-        await server.request("POST", f"{TENANTS}/{quote(tenant)}/stalls", body=body)
-    except KubeError as error:
-        _log.warning("a stall cannot be recorded", tenant=tenant, error=str(error))
+    for tenant in sorted(filter(None, found.tenants)):
+        try:
+            await server.request("POST", f"{TENANTS}/{quote(tenant)}/stalls", body=body)
+        except KubeError as error:
+            _log.warning("a stall cannot be recorded", tenant=tenant, error=str(error))

@@ -41,6 +41,7 @@ from vcsync.apiserver.operator.folder import (
     serving_names,
 )
 from vcsync.apiserver.operator.lifecycle import Endpoint
+from vcsync.apiserver.operator.stall_records import record_stalls
 from vcsync.apiserver.request.host_names import HostNames
 from vcsync.apiserver.serving.limits import Limits
 from vcsync.apiserver.serving.server_names import remember_server_names
@@ -48,11 +49,11 @@ from vcsync.apiserver.storage.compaction import keep_window
 from vcsync.apiserver.storage.interface import Store, StoreError, StoreRefused
 from vcsync.apiserver.storage.sqlite import open_sqlite
 from vcsync.cli.command.errors import FailedError, WrongInputError
+from vcsync.cli.command.stalls import last_stall
 from vcsync.cli.command.terminal import say
 from vcsync.cli.controlplane.audit_options import AuditOptions
 from vcsync.cli.controlplane.limit_options import LimitOptions
 from vcsync.cli.controlplane.settings import ControlPlaneSettings, Etcd
-from vcsync.cli.controlplane.stalled import record_stalls
 from vcsync.kube import local
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
@@ -128,7 +129,8 @@ async def _serve(  # noqa: PLR0917 - parts, each of its own type
         raise WrongInputError(f"{settings.authentication.config}: {error}") from error
     except CredentialsError as error:
         raise WrongInputError(f"{settings.authentication.webhook}: {error}") from error
-    await record_stalls(identity)
+    if stall := last_stall():
+        await record_stalls(stall, identity.tenants, identity.lifecycle)
     host, port = settings.listen
     names = serving_names(host, _host_of(settings), *settings.names)
     if settings.tenant_domain:

@@ -14,8 +14,11 @@ from vcsync.apiserver.handlers.create import create_object
 from vcsync.apiserver.handlers.verbs import WRITE_HANDLERS
 from vcsync.apiserver.offload import parent, worker
 from vcsync.apiserver.offload.jobs import Setup
+from vcsync.apiserver.offload.link import LinkLost
 from vcsync.apiserver.offload.parent import OffloadProcess
 from vcsync.apiserver.storage.sqlite import open_sqlite
+from vcsync.process import watchdog
+from vcsync.process.stall_report import Suspects
 
 NAMESPACES = "/api/v1/namespaces"
 MAPS = f"{NAMESPACES}/default/configmaps"
@@ -240,3 +243,44 @@ async def test_after_the_process_died_the_next_write_starts_another(api, monkeyp
             while api.offload._link is not None:
                 await asyncio.sleep(0.01)
     assert len(started) == 2
+
+
+PLANTED = """
+from vcsync.apiserver.handlers.verbs import Verbs
+
+real = Verbs.write
+
+async def write(self, request):
+    while request.scope.name == "endless":
+        pass
+    return await real(self, request)
+
+Verbs.write = write
+"""
+
+
+async def test_a_write_that_stalls_the_process_ends_it_and_its_tenant_is_told(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(PLANTED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(watchdog.LIMITS, "end", 1.0)
+    monkeypatch.setattr(watchdog.LIMITS, "folder", tmp_path / "stalls")
+    told: asyncio.Future[Suspects] = asyncio.get_running_loop().create_future()
+
+    async def stalled(found):
+        told.set_result(found)
+
+    store = await open_sqlite(tmp_path / "store.db", sweep_seconds=None)
+    process = CountingOffloadProcess(store, refuse, Setup(), stalled)
+    plane = assemble(store, Everybody(), offload=process, listeners=[process.changed])
+    await plane.start("127.0.0.1", 0, None)
+    call = Api(plane, process)
+    await call("POST", NAMESPACES, {"metadata": {"name": "default"}})
+    assert (await call("POST", MAPS, {"metadata": {"name": "long"}, "data": MANY}))[0] == 201
+    with pytest.raises(LinkLost):
+        await call("PUT", f"{MAPS}/endless", {"metadata": {"name": "endless"}, "data": MANY})
+    async with asyncio.timeout(60):
+        found = await told
+    assert (found.tenants, found.mark.kind) == ({"a"}, "request")
+    assert (await call("PUT", f"{MAPS}/long", {"metadata": {"name": "long"}, "data": MANY}))[0] == 200
+    await plane.stop()
+    await store.close()

@@ -6,6 +6,7 @@ from hashlib import sha256
 from weakref import WeakValueDictionary
 
 from vcsync.kube.errors import CredentialsError
+from vcsync.process.handshakes import BoundedContext
 
 _contexts: "WeakValueDictionary[bytes, ssl.SSLContext]" = WeakValueDictionary()
 
@@ -69,7 +70,7 @@ def serving_context(identity: bytes) -> ssl.SSLContext:
     Raises:
         ValueError: The certificate or the key is invalid, or they do not match.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = BoundedContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         load_identity(context, identity)

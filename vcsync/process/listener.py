@@ -16,6 +16,8 @@ from typing import Any, cast
 import structlog
 from aiohttp import web, web_runner
 
+from vcsync.process.handshakes import MAX_HANDSHAKE, USUAL_HANDSHAKE, BoundedHandshake
+
 HANDSHAKE_SECONDS = 10.0
 """Timeout of a handshake, and longest delay before it."""
 SHUTDOWN_SECONDS = 1.0
@@ -54,6 +56,11 @@ class ConnectionRate:
         at = max(self._next.get(source, 0.0), now - (self._burst - 1) / self._rate)
         self._next[source] = at + 1 / self._rate
         return max(0.0, at - now)
+
+    def charge(self, source: str, connections: int) -> None:
+        """Count an expensive handshake as further connections, which delay later ones."""
+        if self._rate and source in self._next:
+            self._next[source] += connections / self._rate
 
     def undo(self, source: str) -> None:
         """Stop counting a connection that was refused."""
@@ -147,7 +154,7 @@ class Listener(web_runner.BaseSite):
             if delay:
                 await asyncio.sleep(delay)
             self._delayed.discard(connection)
-            await asyncio.get_running_loop().connect_accepted_socket(
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 handler,
                 connection,
                 ssl=self._ssl_context,
@@ -155,8 +162,13 @@ class Listener(web_runner.BaseSite):
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS if self._ssl_context else None,
             )
             _acknowledge(connection)
+            tls = transport.get_extra_info("ssl_object")
+            if isinstance(tls, BoundedHandshake):
+                self._rate.charge(source, tls.handshake_bytes // USUAL_HANDSHAKE)
+        except ssl.SSLError:  # a peer's mistake is not worth a log line
+            self._rate.charge(source, MAX_HANDSHAKE // USUAL_HANDSHAKE)
         except (OSError, TimeoutError):
-            pass  # a peer's mistake is not worth a log line
+            pass
         finally:
             self._pending[source] -= 1
             if not self._pending[source]:

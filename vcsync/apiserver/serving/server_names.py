@@ -3,8 +3,10 @@
 import ssl
 import sys
 
+from vcsync.process.handshakes import BoundedHandshake
 
-class NamedConnection(ssl.SSLObject):
+
+class NamedConnection(BoundedHandshake):
     """A TLS connection of a client.
 
     Attributes:

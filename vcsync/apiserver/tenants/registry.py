@@ -22,6 +22,7 @@ from vcsync.apiserver.tenants.authorities import AuthorityFolder
 from vcsync.apiserver.tenants.pki import private_key
 from vcsync.apiserver.tenants.records import LEAVING, TENANTS, TenantRecord, Upstream, decode, record_key
 from vcsync.apiserver.tenants.request_limits import TenantLimits
+from vcsync.process.handshakes import BoundedContext
 
 MAX_RECORDS = 1000
 """Tenants whose record and parsed keys are cached."""
@@ -345,7 +346,7 @@ class TenantRegistry:
             OSError: The files cannot be read or written.
             StoreError: The store cannot be read.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = BoundedContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         context.load_cert_chain(certificate, key)

@@ -9,6 +9,7 @@ import pytest
 
 from vcsync.apiserver.serving.server_names import remember_server_names, server_name
 from vcsync.apiserver.tenants import pki
+from vcsync.process.handshakes import BoundedContext, BoundedHandshake
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     pair = pki.issue_serving(pki.new_authority("server", time.time()), ["localhost"], time.time())
     file = tmp_path / "server.pem"
     file.write_text(pair.certificate + pair.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = BoundedContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     remember_server_names(context)
     return context
@@ -62,7 +63,7 @@ def test_a_client_may_ask_for_none(server: ssl.SSLContext) -> None:
 
 def test_nothing_is_known_without_tls_and_of_other_servers(server: ssl.SSLContext) -> None:
     assert server_name(None) is None
-    server.sslobject_class = ssl.SSLObject
+    server.sslobject_class = BoundedHandshake
     assert server_name(greeted(server, "acme.tenants.example.com")) is None
 
 

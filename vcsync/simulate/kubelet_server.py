@@ -29,6 +29,8 @@ PORT_FORWARD = "portforward.k8s.io"
 TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
 OPEN_SECONDS = 30.0
 """Seconds that a client may take to open its streams."""
+MAX_LINE_BYTES = 256 * 1024
+"""Longest path with query: each argument of a command is a parameter."""
 STOP_SECONDS = 1.0
 ASKED = {"input": sessions.STDIN, "output": sessions.STDOUT, "error": sessions.STDERR}
 
@@ -63,7 +65,9 @@ class KubeletServer:
         Raises:
             OSError: the address cannot be used.
         """
-        server = BoundedServer(self._handle, access_log=None, handler_cancellation=True)
+        server = BoundedServer(
+            self._handle, access_log=None, handler_cancellation=True, max_line_size=MAX_LINE_BYTES
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port, ssl_context=tls).start()

@@ -93,6 +93,7 @@ async def test_only_an_api_server_is_answered(tmp_path: Path, authority: Authori
         ("/containerLogs/n/q/c", 404, 'pod "q" does not exist\n'),
         ("/exec/n/p/waits?command=ls", 500, 'container not found ("waits")\n'),
         ("/exec/n/p/c?command=ls", 400, "you must specify"),
+        ("/exec/n/p/c?command=" + "a" * 100_000, 400, "you must specify"),
         ("/portForward/n/p", 400, "unable to upgrade"),
         ("/exec/n/p", 404, "404 page not found\n"),
         ("/pods", 404, "404 page not found\n"),

@@ -31,6 +31,10 @@ class Things:
         assert tenant in ("t", SYSTEM), "a plug-in reads what another tenant has"
         return [each for key, each in sorted(self.there.items()) if key[:3] == (group, plural, namespace)]
 
+    async def each(self, tenant, group, plural, namespace=""):
+        for each in await self.all(tenant, group, plural, namespace):
+            yield each
+
 
 @dataclass
 class Resource:

@@ -12,7 +12,8 @@ from vcsync.apiserver.admission import limits
 from vcsync.apiserver.admission import quotas as quotas_room
 from vcsync.apiserver.admission.framework import decoded as decoding
 from vcsync.apiserver.admission.framework.decoded import Decoded, decoded
-from vcsync.apiserver.storage.interface import Record
+from vcsync.apiserver.admission.framework.plugin import Lookup
+from vcsync.apiserver.storage.interface import Put, Record
 
 PIECE = 2000
 """Steps of a budget after which other tasks run."""
@@ -159,3 +160,14 @@ async def test_other_tasks_run_while_many_quotas_are_charged(monkeypatch):
     most = await beside(claims(scope, pod(1), None, dry_run=True), seen)
     assert [each is not None for each in seen] == [True] * 1000
     assert most <= PIECE / quotas_room.QUOTA_STEPS + 1
+
+
+async def test_objects_that_are_read_one_after_the_other_are_the_same(store):
+    names = [f"p{at:02}" for at in range(45)]
+    value = msgspec.json.encode
+    await store.txn((), [Put(f"a/core/pods/n/{name}", value({"metadata": {"name": name}})) for name in names])
+    lookup = Lookup(store)
+    found = [each async for each in lookup.each("a", "", "pods", "n")]
+    assert found == await lookup.all("a", "", "pods", "n")
+    assert [each["metadata"]["name"] for each in found] == names
+    assert [each async for each in lookup.each("a", "", "pods", "none")] == []

@@ -1,5 +1,8 @@
 """Pod Security Standards: the checks with their versions, and the policies of namespaces."""
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 
 from vcsync.apimachinery.errors import StatusError
@@ -343,7 +346,15 @@ async def test_a_stricter_level_warns_of_existing_pods(admit, things, scope, bef
     assert bool(here.warnings) is warned
 
 
-def test_warnings_about_existing_pods_are_grouped_by_violation():
+async def checked(pods):
+    async def each():
+        for pod in pods:
+            yield pod
+
+    return await existing("n", Standard("baseline"), each)
+
+
+async def test_warnings_about_existing_pods_are_grouped_by_violation():
     def named(name, owner="", **more):
         owners = [{"uid": owner, "controller": True}] if owner else []
         return {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec(**more)}
@@ -351,17 +362,17 @@ def test_warnings_about_existing_pods_are_grouped_by_violation():
     pods = [named("b", hostPID=True), named("a", hostPID=True), named("c")]
     pods = [*pods, named("d", "o", hostPID=True), named("e", "o", hostPID=True), named("fine")]
     pods[2]["spec"] = spec({"privileged": True})
-    assert existing("n", Standard("baseline"), pods) == [
+    assert await checked(pods) == [
         'existing pods in namespace "n" violate the new PodSecurity enforce level "baseline:latest"',
         "a (and 3 other pods): host namespaces",
         "c: privileged",
     ]
-    assert existing("n", Standard("baseline"), [named("a", hostPID=True), named("b", hostPID=True)])[1:] == [
+    assert (await checked([named("a", hostPID=True), named("b", hostPID=True)]))[1:] == [
         "a (and 1 other pod): host namespaces"
     ]
 
 
-def test_one_pod_of_each_controller_is_checked_first():
+async def test_one_pod_of_each_controller_is_checked_first():
     def owned(name, owner, **more):
         owners = [{"uid": owner, "controller": True}]
         return {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec(**more)}
@@ -369,13 +380,27 @@ def test_one_pod_of_each_controller_is_checked_first():
     many = [owned(f"a{number}", "a") for number in range(MAX_PODS)]
     pods = [*many, owned("b", "b", hostPID=True), {"metadata": {"name": "c"}, "spec": spec(hostIPC=True)}]
     alone = [{"metadata": {"name": "d"}, "spec": spec(hostNetwork=True)}]
-    assert existing("n", Standard("baseline"), [*pods, *alone])[2:] == [
-        "b (and 2 other pods): host namespaces"
-    ]
+    assert (await checked([*pods, *alone]))[2:] == ["b (and 2 other pods): host namespaces"]
 
 
-def test_the_number_of_checked_pods_is_bounded():
+async def test_the_number_of_checked_pods_is_bounded():
     pods = [{"metadata": {"name": f"p{each}"}, "spec": spec()} for each in range(MAX_PODS + 1)]
-    assert existing("n", Standard("baseline"), pods) == [
+    assert await checked(pods) == [
         f"new PodSecurity enforce level only checked against the first {MAX_PODS} of {MAX_PODS + 1} existing pods"
     ]
+
+
+async def test_other_tasks_run_while_many_pods_are_checked():
+    seen, sizes = [], []
+
+    async def each():
+        for number in range(1000):
+            seen.append(number)
+            yield {"metadata": {"name": f"p{number}"}, "spec": spec()}
+
+    task = asyncio.ensure_future(existing("n", Standard("baseline"), each))
+    while not task.done():
+        sizes.append(len(seen))
+        await asyncio.sleep(0)
+    assert (await task, len(seen)) == ([], 1000)
+    assert max(b - a for a, b in pairwise(sizes)) <= 100

@@ -1,6 +1,6 @@
 """The interface of admission plug-ins."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +12,10 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.framework.decoded import decoded
 from vcsync.apiserver.request.scope import Admission
 from vcsync.apiserver.storage.interface import Store
+from vcsync.process.loop_turns import turn
 
+PAGE = 20
+"""Objects that `Lookup.each` reads at once. Each has at most 1.5 MiB."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -37,6 +40,17 @@ class Lookup:
         """Return all objects of a resource in one namespace or in all, sorted by name. Nobody may change them."""
         records = await self._store.range_cached(collection_key(tenant, group, plural, namespace))
         return await decoded(records)
+
+    async def each(self, tenant: str, group: str, plural: str, namespace: str = "") -> AsyncIterator[Object]:
+        """Yield the same objects one after the other: more of them than memory has room for. Other tasks run in between."""
+        prefix, after, more = collection_key(tenant, group, plural, namespace), "", True
+        while more:
+            page = await self._store.range(prefix, after=after, limit=PAGE)
+            for record in page.records:
+                yield _decode(record.value)
+            more = page.more
+            after = page.records[-1].key if page.records else ""
+            await turn()
 
 
 Plugin = Callable[[Admission, Lookup], Awaitable[None]]

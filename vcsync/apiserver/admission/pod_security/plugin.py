@@ -3,7 +3,7 @@
 Source: `admission/` and `api/` of k8s.io/pod-security-admission.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.errors import FieldError
@@ -21,6 +21,8 @@ from vcsync.apiserver.admission.pod_standards.standards import (
     policy,
 )
 from vcsync.apiserver.request.scope import Admission
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 DEFAULT = Settings()
 ENFORCED, VIOLATIONS, EXEMPT, ERROR = (
@@ -29,6 +31,8 @@ ENFORCED, VIOLATIONS, EXEMPT, ERROR = (
 """Annotations of audit events by mode."""
 MAX_PODS = 3000
 """Most Pods that are checked when the level of a namespace changes."""
+POD_STEPS = 20
+"""Steps of a budget that the check of a Pod takes, and of each of its containers."""
 UNCHECKED = frozenset({"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"})
 """Subresources of Pods that do not write containers."""
 TEMPLATES: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -130,13 +134,14 @@ class PodSecurity:
         if exempt:
             admission.scope.warn(ignored(admission.name, held, labels_of(new), self._defaults))
             return
-        pods = await lookup.all(admission.scope.tenant, "", "pods", admission.name)
-        admission.scope.warn(existing(admission.name, now, self._not_exempt(pods)))
-
-    def _not_exempt(self, pods: list[Object]) -> list[Object]:
-        """Return the Pods that are not exempt."""
         classes = self._exempt.runtime_classes
-        return [each for each in pods if (each.get("spec") or {}).get("runtimeClassName") not in classes]
+
+        async def pods() -> AsyncIterator[Object]:
+            async for each in lookup.each(admission.scope.tenant, "", "pods", admission.name):
+                if (each.get("spec") or {}).get("runtimeClassName") not in classes:
+                    yield each
+
+        admission.scope.warn(await existing(admission.name, now, pods))
 
 
 def _judge(admission: Admission, held: Policy, metadata: Object, spec: Object, *, enforce: bool) -> None:
@@ -185,17 +190,37 @@ def is_significant(new: Object, old: Object) -> bool:
     )
 
 
-def existing(namespace: str, standard: Standard, pods: list[Object]) -> list[str]:
-    """Return warnings about existing Pods that violate the new standard of their namespace."""
+async def existing(
+    namespace: str, standard: Standard, pods: Callable[[], AsyncIterator[Object]]
+) -> list[str]:
+    """Return warnings about existing Pods that violate the new standard of their namespace. Other tasks run in between.
+
+    Args:
+        namespace: The namespace.
+        standard: The standard.
+        pods: Returns its Pods. They are read twice if they are many, since all of them may not fit into memory.
+    """
     names: dict[str, list[str]] = {}
-    for pod in _prioritized(pods)[:MAX_PODS]:
-        broken = standard.findings(pod.get("metadata") or {}, pod.get("spec") or {})
-        if broken:
-            names.setdefault(", ".join(reason for reason, _ in broken), []).append(pod["metadata"]["name"])
+    number = checked = 0
+    budget = Budget("the Pods of a namespace")
+    for others in (False, True):
+        seen: set[str] = set()
+        async for pod in pods():
+            number += not others
+            if _follows(pod, seen) != others or checked == MAX_PODS:
+                continue
+            checked += 1
+            metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+            if broken := standard.findings(metadata, spec):
+                names.setdefault(", ".join(reason for reason, _ in broken), []).append(metadata["name"])
+            budget.spend(POD_STEPS * (1 + len(spec.get("containers") or ())))
+            await rest(budget)
+        if checked in (number, MAX_PODS):
+            break
     found = []
-    if len(pods) > MAX_PODS:
+    if number > MAX_PODS:
         found.append(
-            f"new PodSecurity enforce level only checked against the first {MAX_PODS} of {len(pods)} existing pods"
+            f"new PodSecurity enforce level only checked against the first {MAX_PODS} of {number} existing pods"
         )
     if names:
         found.append(
@@ -204,18 +229,15 @@ def existing(namespace: str, standard: Standard, pods: list[Object]) -> list[str
     return [*found, *sorted(f"{_decorated(those)}: {reasons}" for reasons, those in names.items())]
 
 
-def _prioritized(pods: list[Object]) -> list[Object]:
-    """Sort Pods so that one Pod of each controller, and Pods without a controller, come first."""
-    first: list[Object] = []
-    rest: list[Object] = []
-    seen: set[str] = set()
-    for pod in pods:
-        owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
-        controller = next((each.get("uid", "") for each in owners if each.get("controller")), None)
-        (rest if controller in seen else first).append(pod)
-        if controller is not None:
-            seen.add(controller)
-    return first + rest
+def _follows(pod: Object, seen: set[str]) -> bool:
+    """Return whether another Pod of the same controller came before. Pods without a controller follow none."""
+    owners = (pod.get("metadata") or {}).get("ownerReferences") or ()
+    controller = next((each.get("uid", "") for each in owners if each.get("controller")), None)
+    if controller is None:
+        return False
+    follows = controller in seen
+    seen.add(controller)
+    return follows
 
 
 def _decorated(names: list[str]) -> str:

@@ -15,7 +15,7 @@ from re import _constants as codes
 from re import _parser
 from typing import Any
 
-SIZES = (8, 12, 16, 20, 24, 32, 64, 250, 500, 2000)
+SIZES = (8, 12, 16, 20, 64, 500, 2000)
 """Repetitions. They begin with few, so that exponential time ends."""
 SHORT = 300_000
 """Nanoseconds that count as none. A linear pattern takes some 10,000 for the longest text."""

@@ -15,7 +15,7 @@ from vcsync.apimachinery.wire import jsonpath, values
 from vcsync.objects.selectors import parse_selector
 
 CHARACTERS = [*"a0 .,-:/[]()'\"!=@<>+\\%{}", "\n", "é"]
-SIZES = (8, 12, 16, 20, 24, 32, 64, 250, 500)
+SIZES = (8, 12, 16, 20, 64, 500)
 ENDS = ["", "!", "'", ")", "']", "x]", '"a"x]', "!)]", "x)]"]
 
 FUNCTIONS_OF_TEXTS: dict[str, tuple[Callable[[str], Any], list[str], list[str]]] = {

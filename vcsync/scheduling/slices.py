@@ -14,6 +14,9 @@ from vcsync.scheduling.resources import Resources, show
 MAX_SLICES = 1000
 """Largest number of slices of one namespace."""
 
+FEW_SLICES = 10
+"""Largest number of slices of one namespace that have a Pod each, however small they are."""
+
 DIMENSIONS = ("cpu", "memory")
 """Resources of a quota that determine the number of slices."""
 
@@ -200,7 +203,8 @@ def enlargement(
 ) -> int:
     """Return how many slices of a size that a tenant chose make one slice with a Pod of its own.
 
-    A slice has at least one Pod, so many small ones would have more Pods than their share.
+    A slice has at least one Pod, so many small ones would have more Pods than their share. A few may: some programs consist of
+    several small Pods.
 
     Args:
         quota: amounts that the namespace may use.
@@ -210,9 +214,10 @@ def enlargement(
         present: the present slice of the namespace. What it is made of is kept while the Pods of the pool change little.
     """
     slices, pods = slices_for(quota, size), whole_pods(quota, operators, whole)
-    if pods is None:
+    if pods is None or slices <= FEW_SLICES:
         return 1
-    each = min(share_of_whole(size, whole) * whole[PODS] / 1000, Fraction(pods, 1000 * slices))
+    share = min(slices * share_of_whole(size, whole) * whole[PODS], Fraction(pods)) / 1000
+    each = max(share, Fraction(FEW_SLICES)) / slices
     kept = multiple_of(size, present or {})
     if kept and kept * each >= Fraction(3, 4) and (kept == 1 or (kept - 1) * each < Fraction(5, 4)):
         return kept

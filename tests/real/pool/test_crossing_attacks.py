@@ -222,17 +222,21 @@ def test_traffic_from_outside_reaches_no_pod_of_others(
 
 
 def test_a_load_balancer_of_the_operators_class_is_not_for_tenants(mine: Space) -> None:
+    mine.pool.configure("acme", servicePolicy={"loadBalancerClasses": None})
     body = service("internal", selects=True)
     body["spec"] |= {"type": "LoadBalancer", "loadBalancerClass": "example.com/internal"}
     mine.apply(body)
     (event,) = eventually(lambda: mine.events("internal", "ClassNotOffered")[:1])
     assert "spec.loadBalancerClass example.com/internal is not offered to tenants here" in event["message"]
     assert all(mine.there(super_id, "services", "internal") is None for super_id in mine.pool.supers)
-    with mine.pool.configured("acme", servicePolicy={"loadBalancerClasses": ["example.com/internal"]}):
+    mine.pool.configure("acme", servicePolicy={"loadBalancerClasses": ["example.com/internal"]})
+    try:
         mine.kubectl("annotate", "service", "internal", "looked-at=again")
         for super_id in mine.pool.supers:
             found = eventually(lambda super_id=super_id: mine.there(super_id, "services", "internal"))
             assert found["spec"]["loadBalancerClass"] == "example.com/internal"
+    finally:
+        mine.pool.configure("acme", servicePolicy={"loadBalancerClasses": None})
 
 
 # --- Volumes: a copy has data of its own tenant only

@@ -291,13 +291,17 @@ def test_sysctls_beyond_baseline_need_the_operators_permission(pool: Pool, space
         security = {"sysctls": [{"name": sysctl, "value": "1024"}]}
         return pod(f"tuned-{sysctl.rpartition('.')[2].replace('_', '-')}", on="r1", securityContext=security)
 
+    pool.configure("acme", podPolicy={"sysctls": None})
     space.apply(tuned("net.ipv4.ip_unprivileged_port_start"), tuned("net.core.somaxconn"))
     refused = eventually(lambda: _refusal(space, "tuned-somaxconn"))
     assert "spec.securityContext.sysctls[0]: net.core.somaxconn is not allowed here" in refused["message"]
     assert space.there("r1", "pods", "tuned-somaxconn") is None
     eventually(lambda: space.there("r1", "pods", "tuned-ip-unprivileged-port-start"))
-    with pool.configured("acme", podPolicy={"sysctls": ["net.core.*"]}):
+    pool.configure("acme", podPolicy={"sysctls": ["net.core.*"]})
+    try:
         eventually(lambda: space.there("r1", "pods", "tuned-somaxconn"))
+    finally:
+        pool.configure("acme", podPolicy={"sysctls": None})
 
 
 def test_a_registry_is_asked_at_each_start_where_the_operator_says_so(pool: Pool, space: Space) -> None:

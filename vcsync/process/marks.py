@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _BEGIN, _TENANT, _END = "<vcsync ", " of tenant ", ">"
 _MOST_MARKS = 4096
-"""Marks to keep: each has about 500 bytes, and its name is that of a tenant that exists, so at most 63 characters long."""
+"""Marks to keep. Each has less than 1 KiB: the name in it is that of a tenant or a namespace, so at most 63 characters long."""
 
 
 class Mark(NamedTuple):

@@ -51,6 +51,19 @@ def test_cluster_keys_are_namespace_names(namespace: str, name: str, uid: str) -
     assert key == names.new_cluster_key(namespace, name, uid)
 
 
+@given(SHORT_LABELS, UIDS)
+def test_the_tenant_of_a_usual_cluster_key_is_found(name: str, uid: str) -> None:
+    key = names.new_cluster_key(names.DEFAULT_VC_NAMESPACE, name, uid)
+    assert names.tenant_of_cluster_key(key) == name
+
+
+@pytest.mark.parametrize(
+    "text", ["", "acme", "vcsync", "vcsync-acme", "vcsync-123456", "vcsync-12345g-acme", "other-123456-acme"]
+)
+def test_other_texts_are_not_taken_for_cluster_keys(text: str) -> None:
+    assert names.tenant_of_cluster_key(text) == text
+
+
 def test_the_longest_cluster_key_fits_and_one_more_is_refused_with_a_remedy() -> None:
     assert len(names.new_cluster_key("n" * 20, "v" * 35, "u")) == 63
     with pytest.raises(names.InvalidName, match=r"has 64 characters.*55 together; choose a shorter name"):

@@ -9,12 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
+from vcsync.apiserver.serving.request_counts import RequestMetrics
 from vcsync.process import marks, stall_report, watchdog
 from vcsync.process.end_signal import END_SIGNAL
 from vcsync.process.marks import NOBODY, Mark
 from vcsync.process.stall_counts import MOST_TENANTS, StallCounts
 from vcsync.process.watchdog import left_report
+from vcsync.status.sources import registry
 
 PROGRAM = """
 import asyncio, re, sys, os, signal, time
@@ -210,6 +213,13 @@ def test_reports_are_put_away_and_the_oldest_are_removed(tmp_path: Path) -> None
         assert left_report(tmp_path) == ""
     kept = [each.read_text() for each in sorted(tmp_path.iterdir())]
     assert kept == [f"report {number}" for number in range(3, watchdog.MOST_REPORTS + 3)]
+
+
+def test_each_process_shows_its_stalls_among_its_metrics() -> None:
+    wanted = b"# TYPE vcsync_event_loop_stalls_total counter"
+    assert wanted in generate_latest(registry({}))
+    assert wanted in RequestMetrics().text("system")
+    assert wanted not in RequestMetrics().text("acme")
 
 
 def test_the_number_of_counted_tenants_is_bounded() -> None:

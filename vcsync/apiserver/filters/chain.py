@@ -25,7 +25,7 @@ from vcsync.apiserver.filters.long_running import track_long_running
 from vcsync.apiserver.filters.priority_and_fairness import wait_for_seat
 from vcsync.apiserver.filters.refusals import Refusals
 from vcsync.apiserver.filters.request_limits import limit, limit_anonymous
-from vcsync.apiserver.filters.set_aside import refuse_set_aside
+from vcsync.apiserver.filters.set_aside import blamed_tenant, refuse_set_aside
 from vcsync.apiserver.filters.suspension import refuse_suspended
 from vcsync.apiserver.filters.tenant import OPERATOR, load_tenant, resolve_tenant
 from vcsync.apiserver.flow.dispatcher import SeatDispatcher
@@ -155,8 +155,8 @@ class FilterChain:
             return await self._operate(incoming, info, query, caller)
         tenant = resolve_tenant(identity, caller, info)
         served = self._serve(incoming, info, query, tenant, caller, warnings)
-        known = tenant if identity.exists(tenant) else ""  # anybody could make up names
-        return await marked("request", known, served, incoming.method, incoming.path)
+        incoming.blamed = blamed_tenant(identity, caller, tenant)
+        return await marked("request", incoming.blamed, served, incoming.method, incoming.path)
 
     async def _serve(  # noqa: PLR0917 - what the filters have found out
         self,

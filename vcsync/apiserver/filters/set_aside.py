@@ -9,6 +9,14 @@ from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller, refusal
 from vcsync.apiserver.request.request_info import RequestInfo
 
 
+def blamed_tenant(identity: Identity, caller: Caller, tenant: str) -> str:
+    """Return the tenant to blame if a request stalls the server, or an empty text.
+
+    Anybody can make up the name of a tenant, and anonymous callers could let any tenant be set aside.
+    """
+    return tenant if UNAUTHENTICATED not in caller.user.groups and identity.exists(tenant) else ""
+
+
 def refuse_set_aside(identity: Identity, caller: Caller, info: RequestInfo, tenant: str) -> None:
     """Return unless a caller that is not the operator asks for something of a tenant that is set aside.
 

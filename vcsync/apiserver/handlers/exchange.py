@@ -27,6 +27,7 @@ class Incoming:
             object: that would create a reference cycle per request.
         pieces: Yields the body while it arrives, for handlers that do not need it as a whole. None: only `body` reads it.
         tenant: Tenant whose objects the request is about. Set once the request is authorized.
+        blamed: Tenant to blame if the request stalls the server. Empty: none.
         audit_id: Identifier that the audit log and the response carry.
         remote: Address of the peer.
         audit: Collects what the audit log records of the request.
@@ -49,6 +50,7 @@ class Incoming:
     body: Callable[[Callable[[int], Awaitable[None]]], Awaitable[bytes]]
     pieces: Callable[[], AsyncIterator[bytes]] | None = None
     tenant: str = ""
+    blamed: str = ""
     audit_id: str = ""
     remote: str = ""
     audit: Trail = SILENT

@@ -147,7 +147,7 @@ class Server:
             if incoming.seat is not None and isinstance(outgoing.answer, Stream):
                 incoming.seat.leave()  # open watches have a limit of their own
             sent = self._send_audited(request, incoming, outgoing, started)
-            return await marked("answer", incoming.tenant, sent, incoming.method, incoming.path)
+            return await marked("answer", incoming.blamed, sent, incoming.method, incoming.path)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:  # noqa: BLE001 - a defect ends one request, not the server

@@ -13,7 +13,7 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.assembly.identity import Identity
 from vcsync.apiserver.assembly.identity_filters import IdentityFilters
-from vcsync.apiserver.filters.set_aside import refuse_set_aside
+from vcsync.apiserver.filters.set_aside import blamed_tenant, refuse_set_aside
 from vcsync.apiserver.operator.lifecycle import Endpoint
 from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller
 from vcsync.apiserver.request.request_info import parse_path, parse_query, request_info
@@ -92,6 +92,16 @@ async def test_anonymous_callers_do_not_learn_that_a_tenant_is_set_aside(identit
     assert refused is not None
     assert (refused.code, "aside" in refused.message) == (403, False)
     assert refusal(identity, "acme", UNAUTHENTICATED, path="/version") is None
+
+
+async def test_requests_of_known_callers_to_existing_tenants_are_blamed(identity: Identity) -> None:
+    await identity.lifecycle.create("acme")
+    filters = IdentityFilters(identity)
+    user, anonymous = User("alice"), User("system:anonymous", groups=(UNAUTHENTICATED,))
+    assert blamed_tenant(filters, Caller(user, "acme"), "acme") == "acme"
+    assert blamed_tenant(filters, Caller(user, "system", system=True), "acme") == "acme"
+    assert blamed_tenant(filters, Caller(anonymous, "acme"), "acme") == ""
+    assert blamed_tenant(filters, Caller(user, "nobody"), "nobody") == ""
 
 
 async def test_stalls_of_another_day_do_not_count(identity: Identity, clock: Clock) -> None:

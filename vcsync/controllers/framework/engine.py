@@ -11,8 +11,17 @@ from typing import Any, NamedTuple
 import structlog
 
 from vcsync.controllers.framework.commit import Committer
+from vcsync.controllers.framework.large_plans import Planner
 from vcsync.controllers.framework.mirror import Key, Mirror, Project
-from vcsync.controllers.framework.plan import Controller, Outcome, Plan, View, Watch
+from vcsync.controllers.framework.plan import (
+    Action,
+    Controller,
+    Finish,
+    Outcome,
+    View,
+    Watch,
+    first_creations,
+)
 from vcsync.controllers.framework.reporting import Reporter
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
@@ -76,6 +85,7 @@ class Engine:
             queue=FairQueue(limit=per_tenant),
             controller_of=lambda item: item.controller,
         )
+        self._planner = Planner()
         self._committer = Committer(server, self.mirrors, self.reporter, self.work.timeline)
         for resource, mirror in self.mirrors.items():
             mirror.subscribe(self._waker(self._watches(resource)))
@@ -123,6 +133,7 @@ class Engine:
         """Drop the queue of a tenant that is no longer served; reconciles in progress finish."""
         self.work.queue.forget_group(tenant)
         self.work.timeline.forget(tenant)
+        self._planner.forget(tenant)
 
     def begin_tenant(self, tenant: str) -> None:
         """Queue all objects of a tenant that is served from now on."""
@@ -167,22 +178,25 @@ class Engine:
             note = partial(self._note, tenant)
             context = ReconcileContext(self.view(), self._server.below(f"/tenants/{tenant}"), emit, note)
             return await controller.work(context, Key(tenant, item.namespace, item.name))
-        plan = controller.plan(self.view(), Key(tenant, item.namespace, item.name))
-        outcome = await self._commit(controller, tenant, plan)
+        key, decide = Key(tenant, item.namespace, item.name), controller.plan
+        plan = await self._planner.run(tenant, lambda view: decide(view, key), self.view())
+        steps, whole = first_creations(plan.steps)
+        outcome = await self._commit(controller, tenant, steps, plan.finish)
         if outcome.failures:
             raise outcome.failures[0].error
-        return plan.again
+        return plan.again if whole else 0.0
 
     def _note(self, tenant: str, name: ObjectName, what: str, version: str) -> None:
         self.work.timeline.add(tenant, name, what, now=time.time(), version=version)
 
-    async def _commit(self, controller: Controller, tenant: str, plan: Plan) -> Outcome:
-        outcome = await self._committer.steps(controller.reporter, tenant, plan.steps)
-        if plan.finish is None:
+    async def _commit(
+        self, controller: Controller, tenant: str, steps: Sequence[Sequence[Action]], finish: Finish | None
+    ) -> Outcome:
+        outcome = await self._committer.steps(controller.reporter, tenant, steps)
+        if finish is None:
             return outcome
-        last = await self._committer.steps(
-            controller.reporter, tenant, [[each] for each in plan.finish(self.view(), outcome)]
-        )
+        writes = await self._planner.run(tenant, lambda view: list(finish(view, outcome)), self.view())
+        last = await self._committer.steps(controller.reporter, tenant, [[each] for each in writes])
         return Outcome(outcome.done, [*outcome.failures, *last.failures])
 
 

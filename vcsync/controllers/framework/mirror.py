@@ -112,7 +112,8 @@ class Mirror:
 
     def _filed(self, under: "_Drawer") -> list[Envelope]:
         cache = self.reflector.cache
-        found = (cache.get(*place) for place in self._owned.get(under, ()))
+        # A copy, as large plans read in threads while the event loop changes the index.
+        found = (cache.get(*place) for place in tuple(self._owned.get(under, ())))
         return [each for each in found if each is not None]
 
     def _changed(self, change: Change) -> None:

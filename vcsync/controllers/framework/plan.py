@@ -151,6 +151,23 @@ class Outcome(Struct, frozen=True):
     failures: Sequence[Failure] = ()
 
 
+MOST_CREATIONS = 1500
+"""Most objects that one reconcile of any controller creates. Most controllers have lower limits of their own."""
+
+
+def first_creations(steps: Sequence[Sequence[Action]]) -> tuple[Sequence[Sequence[Action]], bool]:
+    """Return steps up to the last creation that one reconcile may make, and whether these are all."""
+    room, found = MOST_CREATIONS, list[Sequence[Action]]()
+    for step in steps:
+        creations = sum(isinstance(each, Create) for each in step)
+        if creations > room:
+            places = [place for place, each in enumerate(step) if isinstance(each, Create)]
+            return [*found, step[: places[room]]], False
+        room -= creations
+        found.append(step)
+    return found, True
+
+
 Finish = Callable[[View, Outcome], Iterable[Action]]
 
 

@@ -17,8 +17,8 @@ PATIENCE = 60.0
 
 
 @contextmanager
-def controllers(plane: ControlPlane) -> Iterator[None]:
-    """Run the controllers until the block ends; the block starts when they are ready."""
+def controllers(plane: ControlPlane) -> Iterator[int]:
+    """Run the controllers until the block ends; the block starts when they are ready, and gets the id of their process."""
     listen = f"127.0.0.1:{free_ports(1)[0]}"
     command = [sys.executable, "-m", "vcsync", "run", "controllers", "--no-leader-elect"]
     with (plane.directory / "controllers.log").open("ab") as log:
@@ -27,7 +27,7 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
         )
     try:
         _wait_ready(f"http://{listen}/readyz")
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait(30)

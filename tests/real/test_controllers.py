@@ -462,3 +462,60 @@ async def _bind(client: Client, pod: str, node: str) -> None:
     """Bind a Pod, like a scheduler."""
     body = {"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
     await client.create_raw(PODS, body, "default", name=pod, subresource="binding")
+
+
+LARGEST = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: many}
+spec:
+  podManagementPolicy: Parallel
+  replicas: 2147483647
+  serviceName: many
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec: {containers: [{name: c, image: i}]}
+"""
+MOST_MEMORY = 512 << 20
+"""Bytes that the process of the controllers may have. It took some 100 GB to list all numbers of such a StatefulSet."""
+
+
+def memory(process: int) -> int:
+    """Return the resident bytes of a process."""
+    [line] = [each for each in Path(f"/proc/{process}/status").read_text().splitlines() if "VmRSS" in each]
+    return int(line.split()[1]) << 10
+
+
+async def test_the_largest_stateful_set_stops_nobody(tmp_path: Path) -> None:
+    with ControlPlane(tmp_path) as plane:
+        acme, other = plane.create("acme"), plane.create("other")
+        with controllers(plane) as process:
+            await kubectl(acme, "create", "quota", "some", "--hard=pods=700")
+
+            async def has_quota() -> bool:
+                text = await kubectl(acme, "get", "quota", "some", "-o", "jsonpath={.status.hard.pods}")
+                return text == "700"
+
+            await soon(has_quota)
+            await kubectl(acme, "apply", "-f", "-", input=LARGEST)
+
+            async def has_all() -> bool:
+                path = "jsonpath={.status.replicas}"
+                return await kubectl(acme, "get", "statefulset", "many", "-o", path) == "700"
+
+            await soon(has_all)
+            await kubectl(other, "create", "deployment", "web", "--image=i", "--replicas=3")
+
+            async def has_three() -> bool:
+                return len((await kubectl(other, "get", "pods", "-o", "name")).split()) == 3
+
+            await soon(has_three)
+            assert memory(process) < MOST_MEMORY
+            await kubectl(acme, "scale", "statefulset", "many", "--replicas=1")
+
+            async def has_one() -> bool:
+                return (await kubectl(acme, "get", "pods", "-o", "name")).split() == ["pod/many-0"]
+
+            await soon(has_one)
+            assert memory(process) < MOST_MEMORY

@@ -10,6 +10,7 @@ from controllers_world import NAMESPACE, TENANT, Shelf
 from vcsync.controllers.framework.mirror import Key, placed
 from vcsync.controllers.framework.plan import Emit, View
 from vcsync.controllers.framework.worker import ReconcileContext
+from vcsync.controllers.hpa import hpa_controller
 from vcsync.controllers.hpa.hpa_controller import Autoscaler, horizontal_pod_autoscaler
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, Status
@@ -492,3 +493,48 @@ async def test_the_history_of_a_deleted_autoscaler_is_dropped() -> None:
         for change in (Change(None, there), Change(there, emitted), Change(there, changed))
     ]
     assert found == [[key], [], [key]]
+
+
+async def test_the_selector_of_a_scale_has_a_limit() -> None:
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    tenant.scale(2, "," * (hpa_controller.LONGEST_SELECTOR + 1))
+    await tenant.view()
+    text = "the selector of the target's scale is longer than 16384 characters"
+    assert tenant.condition("ScalingActive") == ("False", "InvalidSelector", text)
+    assert tenant.size == 2
+
+
+async def test_a_selector_with_too_many_requirements_for_its_pods_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hpa_controller, "MOST_STEPS", 10_000)
+    tenant = Tenant()
+    tenant.used(a="1", b="1")
+    tenant.scale(2, ",".join(f"!a{each}" for each in range(2000)))
+    for each in range(10):
+        tenant.put_pod(f"pod-{each}")
+    await tenant.view()
+    assert tenant.condition("ScalingActive")[1] == "InvalidSelector"
+    assert "takes more than 10000 steps" in tenant.condition("ScalingActive")[2]
+    assert tenant.size == 2
+
+
+async def test_an_autoscaler_has_a_limit_of_metrics() -> None:
+    tenant = Tenant(metrics=[CPU] * (hpa_controller.MOST_METRICS + 1))
+    tenant.used(a="1", b="1")
+    await tenant.view()
+    text = "spec.metrics: 101 metrics, but at most 100 are evaluated"
+    assert tenant.condition("ScalingActive") == ("False", "TooManyMetrics", text)
+    assert not [each for each in tenant.asked if "metrics.k8s.io" in each]
+
+
+async def test_changes_of_an_autoscaler_are_gathered() -> None:
+    tenant = Tenant()
+    body = tenant.shelves[HORIZONTAL_POD_AUTOSCALERS].get(TENANT, NAMESPACE, "web")
+    [watch] = horizontal_pod_autoscaler().watches
+    assert watch.gather is not None
+    view = View(tenant.shelves, tenant.now, lambda: "xxxxx")
+    key = Key(TENANT, NAMESPACE, "web")
+    assert watch.gather(Change(None, body), view, key) == 0
+    assert watch.gather(Change(body, body), view, key) == 1

@@ -1,5 +1,6 @@
 """StatefulSets: Pods with stable names, in order, with their own claims."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -418,8 +419,7 @@ def test_one_reconcile_costs_what_the_pods_cost_that_it_creates(spec: dict[str, 
     costs = []
     for replicas in (2 * BURST, MOST_REPLICAS):
         made.put(STATEFUL_SETS, stateful_set(replicas, **spec))
-        key = made.key(NAMESPACE, "db")
-        costs.append(work_of(lambda key=key: STATEFUL_SET.plan(made.view(), key)))
+        costs.append(work_of(partial(STATEFUL_SET.plan, made.view(), made.key(NAMESPACE, "db"))))
     assert costs[1].steps <= 1.1 * costs[0].steps
     assert costs[1].size <= 1.1 * costs[0].size + 10_000
 

@@ -279,10 +279,14 @@ def _revision_patch(deployment: Deployment, revision: str) -> Patch:
 
 
 def _history(history: str, revision: str) -> str:
-    earlier = [each for each in history.split(",") if each]
-    while earlier and len(",".join([*earlier, revision])) > LONGEST_HISTORY:
-        earlier.pop(0)
-    return ",".join([*earlier, revision])
+    """Add a revision to a list of revisions, without as many of the oldest as make it too long."""
+    kept, room = [revision], LONGEST_HISTORY - len(revision)
+    for each in reversed([each for each in history.split(",") if each]):
+        room -= len(each) + 1
+        if room < 0:
+            break
+        kept.append(each)
+    return ",".join(reversed(kept))
 
 
 def _copied(deployment: Deployment) -> dict[str, str]:

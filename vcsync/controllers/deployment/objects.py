@@ -29,6 +29,8 @@ NOT_COPIED = frozenset(
 """Annotations of a Deployment that are not copied to its ReplicaSets."""
 NO_DEADLINE = 2**31 - 1
 NO_LIMIT = 2**31 - 1
+LONGEST_NUMBER = 20
+"""Most digits of a number in an annotation."""
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_NAME = 253
 
@@ -186,7 +188,7 @@ def amount(value: int | str, whole: int, *, up: bool) -> int:
 def number(envelope: Envelope, annotation: str) -> int | None:
     """Return the number in an annotation; None: missing or invalid."""
     text = envelope.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def same_template(one: dict[str, Any], other: dict[str, Any]) -> bool:

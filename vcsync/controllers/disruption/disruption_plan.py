@@ -121,7 +121,8 @@ def _disrupted(
     noted = before.disrupted_pods or {}
     standing_ = [pod for pod in mine if pod.name in noted and not pod.deleting]
     overdue = [pod for pod in standing_ if _gone_by(noted[pod.name]) <= now]
-    return {pod.name: noted[pod.name] for pod in standing_ if pod not in overdue}, overdue
+    late = {pod.name for pod in overdue}
+    return {pod.name: noted[pod.name] for pod in standing_ if pod.name not in late}, overdue
 
 
 def _gone_by(evicted: str) -> datetime:

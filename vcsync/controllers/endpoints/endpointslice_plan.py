@@ -90,10 +90,15 @@ def _wanted(
     wanted: list[Wanted] = []
     for family in families(spec):
         groups = _groups(view, spec, behind, family)
-        there = [each for each in slices if each.address_type == family]
-        found = [Wanted(each, family, [], []) for each in there if each.group[1] not in groups]
+        there = endpointslice_objects.by_group(each for each in slices if each.address_type == family)
+        found = [
+            Wanted(each, family, [], [])
+            for (_, name), others in there.items()
+            if name not in groups
+            for each in others
+        ]
         for name, desired in groups.items():
-            same = [each for each in there if each.group[1] == name]
+            same = there.get((family, name), [])
             found += endpointslice_objects.spread(family, desired.ports, same, desired.endpoints, CAPACITY)
         if not any(each.endpoints for each in found):
             found.append(Wanted(None, family, [], []))  # An empty slice states that there are no endpoints.

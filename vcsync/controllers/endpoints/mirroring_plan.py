@@ -57,9 +57,15 @@ def plan(view: View, key: Key) -> Plan:
     if there is None or not _is_mirrored(view, key, there):
         return Plan([endpointslice_objects.deletions(slices)]) if slices else NOTHING
     mirrored, skipped = _read(there)
-    wanted = [Wanted(each, "", [], []) for each in slices if each.group not in mirrored.ports]
+    by_group = endpointslice_objects.by_group(slices)
+    wanted = [
+        Wanted(each, "", [], [])
+        for group, others in by_group.items()
+        if group not in mirrored.ports
+        for each in others
+    ]
     for group, ports in mirrored.ports.items():
-        same = [each for each in slices if each.group == group]
+        same = by_group.get(group, [])
         desired = list(mirrored.endpoints[group].values())[:CAPACITY]
         wanted += endpointslice_objects.spread(group[0], ports, same, desired, CAPACITY)
     holding, empty = endpointslice_objects.recycled(wanted)

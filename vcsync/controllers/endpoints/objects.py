@@ -3,7 +3,9 @@
 Behaviour: Kubernetes' library `endpointslice`.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -19,6 +21,9 @@ from vcsync.objects.envelope import Envelope, decode
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+
+BURST = 500
+"""Most slices that one reconcile creates."""
 
 Endpoint = dict[str, Any]
 Ports = list[dict[str, Any]]
@@ -147,9 +152,11 @@ def spread(
     left = list(missing.values())
     for target in sorted(changed, key=lambda each: -len(each.endpoints)):
         _fill(target, left, capacity)
-    standing = [each for each in wanted if each.endpoints and not any(each is one for one in changed)]
+    written = {id(each) for each in changed}
+    standing = [each for each in wanted if each.endpoints and id(each) not in written]
     while left:
-        fitting = [each for each in standing if len(left) + len(each.endpoints) <= capacity]
+        room = capacity - len(left)
+        fitting = [each for each in standing if len(each.endpoints) <= room] if room > 0 else []
         if fitting:
             target = max(fitting, key=lambda each: len(each.endpoints))
         else:
@@ -173,24 +180,36 @@ def _fill(target: Wanted, left: list[Endpoint], capacity: int) -> None:
 
 def recycled(wanted: Iterable[Wanted]) -> tuple[list[Wanted], list[Slice]]:
     """Return the desired and the superfluous slices; empty slices are reused for new ones."""
+    wanted = list(wanted)
     holding = [each for each in wanted if each.endpoints or each.slice is None]
-    empty = [each.slice for each in wanted if each.slice is not None and not each.endpoints]
+    empty: dict[str, deque[Slice]] = {}
+    for each in wanted:
+        if each.slice is not None and not each.endpoints:
+            empty.setdefault(each.slice.address_type, deque()).append(each.slice)
     for place, each in enumerate(holding):
-        if each.slice is not None:
-            continue
-        again = next((one for one in empty if one.address_type == each.address_type), None)
-        if again is not None:
-            empty.remove(again)
-            holding[place] = Wanted(again, each.address_type, each.ports, each.endpoints)
-    return holding, empty
+        if each.slice is None and (there := empty.get(each.address_type)):
+            holding[place] = Wanted(there.popleft(), each.address_type, each.ports, each.endpoints)
+    return holding, [each for there in empty.values() for each in there]
+
+
+def by_group(slices: Iterable[Slice]) -> dict[Group, list[Slice]]:
+    """Return slices by the common properties of their endpoints."""
+    found: dict[Group, list[Slice]] = {}
+    for each in slices:
+        found.setdefault(each.group, []).append(each)
+    return found
 
 
 def actions(
     view: View, slice_metadata: SliceMetadata, wanted: Iterable[Wanted], superfluous: Iterable[Slice]
 ) -> list[Sequence[Action]]:
-    """Return the steps that reach the desired slices: creations, then updates, then deletions."""
+    """Return the steps that reach the desired slices: creations, then updates, then deletions.
+
+    Each created slice is a change that lets its Service be reconciled again, if more are missing.
+    """
     wanted = list(wanted)
-    creations = [_creation(view, slice_metadata, each) for each in wanted if each.slice is None]
+    new = islice((each for each in wanted if each.slice is None), BURST)
+    creations = [_creation(view, slice_metadata, each) for each in new]
     patches = [_patch(slice_metadata, each.slice, each) for each in wanted if each.slice is not None]
     return [
         [] if slice_metadata.owner.deleting else creations,

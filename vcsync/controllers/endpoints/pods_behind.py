@@ -33,6 +33,10 @@ GATHERED = gathering(pace=1000.0, most=2.0)
 """Seconds for which changes of Pods and of written objects are collected."""
 
 
+MOST_ENTRIES = 200_000
+"""Most Pods of a Service, times its ports. Further Pods by name are no endpoints; upstream has no limit."""
+
+
 class ServicePort(Struct, rename="camel"):
     """One port of a Service."""
 
@@ -115,7 +119,7 @@ def read_service(service: Envelope) -> ServiceSpec:
 
 
 def backends(view: View, service: Envelope, spec: ServiceSpec, *, terminating: bool) -> list[Backend]:
-    """Return the Pods of a Service: those that match, have an address and have not finished.
+    """Return the Pods of a Service: those that match, have an address and have not finished, at most `MOST_ENTRIES` by its ports.
 
     Args:
         view: the mirrors.
@@ -129,7 +133,8 @@ def backends(view: View, service: Envelope, spec: ServiceSpec, *, terminating: b
         for pod in view.of[PODS].within(service.tenant, namespace_of(service))
         if selector.matches(pod.labels) and (terminating or not pod.deleting)
     )
-    return sorted((each for each in found if each is not None), key=lambda each: each.pod.name)
+    most = max(MOST_ENTRIES // max(len(spec.ports or ()), 1), 1)
+    return sorted((each for each in found if each is not None), key=lambda each: each.pod.name)[:most]
 
 
 def _backend(pod: Envelope, service: str) -> Backend | None:
@@ -175,25 +180,29 @@ def families(spec: ServiceSpec) -> tuple[Family, ...]:
 def ports(spec: ServiceSpec, pod: Envelope) -> list[dict[str, Any]]:
     """Return the ports of a Service at a Pod; named ports may have different numbers at different Pods."""
     found = []
+    named: dict[tuple[str, str], int] | None = None
     for each in spec.ports or ():
-        number = _number(each, pod)
+        number: int | None
+        if isinstance(target := each.target_port or each.port, int):
+            number = target
+        else:
+            named = _named_ports(pod) if named is None else named
+            number = named.get((target, each.protocol))
         if number is not None:
             port: dict[str, Any] = {"name": each.name, "port": number, "protocol": each.protocol}
             found.append(port | ({"appProtocol": each.app_protocol} if each.app_protocol else {}))
     return found
 
 
-def _number(port: ServicePort, pod: Envelope) -> int | None:
-    target = port.target_port or port.port
-    if isinstance(target, int):
-        return target
+def _named_ports(pod: Envelope) -> dict[tuple[str, str], int]:
+    """Return a Pod's ports by name and protocol; the first one of a name counts."""
     spec = decode(pod.spec, _Containers)
     sidecars = (each for each in spec.init_containers or () if each.restart_policy == "Always")
-    named = (each for container in (*(spec.containers or ()), *sidecars) for each in container.ports or ())
-    return next(
-        (each.container_port for each in named if (each.name, each.protocol) == (target, port.protocol)),
-        None,
-    )
+    found: dict[tuple[str, str], int] = {}
+    for container in (*(spec.containers or ()), *sidecars):
+        for each in container.ports or ():
+            found.setdefault((each.name, each.protocol), each.container_port)
+    return found
 
 
 def is_headless(spec: ServiceSpec) -> bool:

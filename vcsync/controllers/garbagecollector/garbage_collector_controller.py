@@ -34,7 +34,9 @@ from vcsync.kube.discovery import discover
 from vcsync.kube.errors import Conflict, KubeError, NotFound, describe
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from vcsync.objects.budget import Budget
 from vcsync.objects.envelope import Envelope, OwnerReference, strip
+from vcsync.process.loop_turns import rest
 from vcsync.tenancy.caches import wait_for_caches
 
 NAME = "garbage-collector-controller"
@@ -46,6 +48,10 @@ PER_TENANT = 8
 """Maximum number of one tenant's objects in progress."""
 MOST_CUSTOM = 200
 """Maximum number of followed custom resources of one tenant; each is a separate stream."""
+DEPENDENTS_PER_SECOND = 4000.0
+"""Dependents of an object above `FEW_DEPENDENTS` per second of delay, for which changes of them are gathered."""
+FEW_DEPENDENTS = 100
+LONGEST_DELAY = 1.0
 ATTEMPTS = 5
 """Attempts of a step whose object changes meanwhile, before it is retried later."""
 MOST_ABSENT = 4096
@@ -226,7 +232,10 @@ class Collector:
 
     def _add(self, uid: Uid) -> None:
         if self._began and self._serves(uid.tenant):
-            self.work.add(uid.tenant, uid.uid)
+            # An owner that waits for many dependents is looked at again, with all of them, after each that has gone.
+            many = max(self._graph.count(uid) - FEW_DEPENDENTS, 0)
+            delay = min(many / DEPENDENTS_PER_SECOND, LONGEST_DELAY)
+            self.work.add_after(uid.tenant, uid.uid, delay)
 
     async def _handle(self, tenant: str, uid: str) -> float | None:
         node = self._graph.get(Uid(tenant, uid))
@@ -235,15 +244,21 @@ class Collector:
         owners: dict[str, Standing] = {}
         if needs_owners(node):
             try:
+                budget = Budget("the owners of an object")
                 for reference in node.envelope.owners:
                     owners[reference.uid] = await self._standing(node, reference)
+                    budget.spend(2)
+                    await rest(budget)
             except Unresolvable:
                 return None
         decision = decide(self._graph, node, owners)
         for step in decision.steps:
             await self._carry_out(step)
+        budget = Budget("the dependents of an object")
         for each in decision.look_at:
             self._add(each)
+            budget.spend(2)
+            await rest(budget)
         return None
 
     async def _standing(self, node: Node, reference: OwnerReference) -> Standing:

@@ -20,6 +20,9 @@ from vcsync.controllers.garbagecollector.graph import (
 from vcsync.kube.client import Propagation
 from vcsync.objects.envelope import Envelope, OwnerReference
 
+LARGEST_CIRCLE = 1000
+"""Most references between objects that wait for each other in a circle and are deleted all the same."""
+
 Standing = Literal["solid", "dangling", "waiting"]
 """State of an owner: it exists; it does not exist; it waits for its dependents to be deleted."""
 
@@ -106,9 +109,13 @@ def _by_owners(graph: Graph, node: Node, owners: Mapping[str, Standing]) -> Deci
 
 
 def _wait_for_each_other(graph: Graph, node: Node, blocking: Iterable[Node]) -> bool:
-    """Return whether an object and everything it waits for form a circle; upstream never deletes such objects."""
+    """Return whether an object and everything it waits for form a circle; upstream never deletes such objects.
+
+    Circles with more than `LARGEST_CIRCLE` references stay, as upstream: each object of a long chain would look at all others.
+    """
     ahead: dict[Uid, list[Uid]] = {node.id: [each.id for each in blocking]}
     rest = list(blocking)
+    references = len(rest)
     while rest:
         each = rest.pop()
         if each.id in ahead:
@@ -118,6 +125,9 @@ def _wait_for_each_other(graph: Graph, node: Node, blocking: Iterable[Node]) -> 
         behind = graph.blocking(each.id)
         ahead[each.id] = [one.id for one in behind]
         rest += behind
+        references += len(behind)
+        if references > LARGEST_CIRCLE:
+            return False
     owners: dict[Uid, list[Uid]] = {}
     for uid, behind_it in ahead.items():
         for one in behind_it:

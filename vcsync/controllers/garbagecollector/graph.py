@@ -81,6 +81,10 @@ class Graph:
         found = (self._nodes.get(each) for each in self._dependents.get(uid, ()))
         return [each for each in found if each is not None]
 
+    def count(self, uid: Uid) -> int:
+        """Return the number of objects that name this owner."""
+        return len(self._dependents.get(uid, ()))
+
     def blocking(self, uid: Uid) -> list[Node]:
         """Return the dependents that block an owner's deletion."""
         return [

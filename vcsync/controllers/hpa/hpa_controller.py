@@ -4,7 +4,7 @@ Behaviour: Kubernetes' `pkg/controller/podautoscaler/horizontal.go`. As upstream
 in memory only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from vcsync.controllers.framework.plan import View, Watch
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.controllers.hpa.metrics import MetricResult, MetricUnavailable, Scaled, ask
 from vcsync.controllers.hpa.metrics_client import said
-from vcsync.controllers.hpa.objects import Reference, Spec, counted
+from vcsync.controllers.hpa.objects import CountedPod, Reference, Spec, counted
 from vcsync.controllers.hpa.rates import Memory, normalize
 from vcsync.controllers.hpa.replicas import tolerances
 from vcsync.controllers.hpa.report import StatusReport
@@ -34,8 +34,10 @@ from vcsync.kube.resources import (
     STATEFUL_SETS,
     Resource,
 )
+from vcsync.objects.budget import Budget, BudgetExceeded
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.selectors import InvalidSelector, Selector, parse_selector
+from vcsync.process.loop_turns import rest
 
 NAME = "horizontal-pod-autoscaler-controller"
 REPORTER = "horizontal-pod-autoscaler"
@@ -43,6 +45,14 @@ REPORTER = "horizontal-pod-autoscaler"
 SYNC_SECONDS = 15.0
 """`--horizontal-pod-autoscaler-sync-period`."""
 ATTEMPTS = 5
+LONGEST_SELECTOR = 16384
+"""Most characters of the selector in a scale. kube-controller-manager has no limit."""
+MOST_METRICS = 100
+"""Most metrics of one autoscaler; each is a request every `SYNC_SECONDS`. kube-controller-manager has no limit."""
+MOST_STEPS = 1_000_000
+"""Most steps of each comparison of selectors with Pods in one reconcile, about a second."""
+STEPS_PER_POD = 20
+GATHER_SECONDS = 1.0
 KNOWN = {
     (each.group, each.kind): each
     for each in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
@@ -212,7 +222,13 @@ class _Visit:
             Failed: too few of them are available.
         """
         wanted = self._spec.metrics or ()
-        scaled = self._scaled(found)
+        if len(wanted) > MOST_METRICS:
+            text = f"spec.metrics: {len(wanted)} metrics, but at most {MOST_METRICS} are evaluated"
+            self.report.condition("ScalingActive", "False", "TooManyMetrics", text)
+            self.report.emit("Warning", "TooManyMetrics", text)
+            self.report.set(current, self.report.desired, None, rescaled=False)
+            raise Failed
+        scaled = await self._scaled(found)
         metrics: list[Any] = [{"type": ""} for _ in wanted]
         most: MetricResult | None = None
         silent: list[MetricUnavailable] = []
@@ -244,7 +260,7 @@ class _Visit:
         self.report.emit("Warning", "FailedComputeMetricsReplicas", text)
         raise Failed
 
-    def _scaled(self, found: _Found) -> Scaled:
+    async def _scaled(self, found: _Found) -> Scaled:
         """Return the target with its Pods.
 
         Raises:
@@ -252,6 +268,9 @@ class _Visit:
         """
         text = found.scale.status.selector
         current = found.scale.spec.replicas
+        if len(text) > LONGEST_SELECTOR:
+            message = f"the selector of the target's scale is longer than {LONGEST_SELECTOR} characters"
+            raise self._bad_selector("InvalidSelector", message, message, current)
         if not text:
             message = "the HPA target's scale is missing a selector"
             raise self._bad_selector("SelectorRequired", "selector is required", message, current)
@@ -261,9 +280,14 @@ class _Visit:
             message = f"couldn't convert selector into a corresponding internal selector object: {error}"
             raise self._bad_selector("InvalidSelector", message, message, current) from error
         self._selectors[self._key] = selector
-        everyone = self._desk.view.of[PODS].within(self._key.tenant, self._key.namespace)
-        mine = [pod for pod in everyone if selector.matches(pod.labels)]
-        others = self._others(mine)
+        try:
+            mine, counted_pods = await self._mine(selector)
+            others = await self._others(mine)
+        except BudgetExceeded as error:
+            message = (
+                f"{error}: use a selector with fewer requirements, or fewer autoscalers in the namespace"
+            )
+            raise self._bad_selector("InvalidSelector", message, message, current) from error
         if others:
             named = " ".join(f"{{{each.name} {each.namespace}}}" for each in sorted({*others, self._key}))
             message = f"pods by selector {text} are controlled by multiple HPAs: [{named}]"
@@ -273,24 +297,57 @@ class _Visit:
             current,
             found.scale.status.replicas,
             text,
-            [counted(pod) for pod in mine],
+            counted_pods,
             tolerances(self._spec.behavior),
             self._now,
             self._desk.client,
             self._resource_of,
         )
 
-    def _others(self, mine: Sequence[Envelope]) -> list[Key]:
-        """Return the other autoscalers that scale some of the same Pods."""
-        return [
-            key
-            for each in self._desk.view.of[HORIZONTAL_POD_AUTOSCALERS].within(
-                self._key.tenant, self._key.namespace
-            )
-            if (key := key_of(each)) != self._key
-            and (selector := self._selectors.get(key)) is not None
-            and any(selector.matches(pod.labels) for pod in mine)
-        ]
+    async def _mine(self, selector: Selector) -> tuple[list[Envelope], list[CountedPod]]:
+        """Return the Pods of the target.
+
+        Raises:
+            BudgetExceeded: there are too many requirements for that many Pods.
+        """
+        budget = Budget("the comparison of a selector with all Pods", steps=MOST_STEPS)
+        mine: list[Envelope] = []
+        counted_pods: list[CountedPod] = []
+        weight = _weight(selector)
+        for pod in self._desk.view.of[PODS].within(self._key.tenant, self._key.namespace):
+            budget.spend(weight)
+            if selector.matches(pod.labels):
+                budget.spend(STEPS_PER_POD)
+                mine.append(pod)
+                counted_pods.append(counted(pod))
+            await rest(budget)
+        return mine, counted_pods
+
+    async def _others(self, mine: Sequence[Envelope]) -> list[Key]:
+        """Return the other autoscalers that scale some of the same Pods.
+
+        Raises:
+            BudgetExceeded: there are too many autoscalers for that many Pods.
+        """
+        budget = Budget(
+            "the comparison of all autoscalers of a namespace with the Pods of one", steps=MOST_STEPS
+        )
+        labels = {pair for pod in mine for pair in pod.labels.items()}
+        found: list[Key] = []
+        for each in self._desk.view.of[HORIZONTAL_POD_AUTOSCALERS].within(
+            self._key.tenant, self._key.namespace
+        ):
+            key, selector = key_of(each), self._selectors.get(key_of(each))
+            budget.spend(weight := 1 if selector is None else _weight(selector))
+            if key == self._key or selector is None or not _may_match(selector, labels):
+                continue
+            for pod in mine:
+                budget.spend(weight)
+                await rest(budget)
+                if selector.matches(pod.labels):
+                    found.append(key)
+                    break
+        return found
 
     def _bad_selector(self, reason: str, text: str, message: str, current: int) -> Failed:
         self.report.emit("Warning", reason, text)
@@ -338,6 +395,25 @@ class _Visit:
         raise Failed from error
 
 
+def _weight(selector: Selector) -> int:
+    """Return the steps that the comparison of a selector with the labels of one object may take."""
+    return 1 + sum(1 + len(each.values) for each in selector.expressions)
+
+
+def _may_match(selector: Selector, labels: Set[tuple[str, str]]) -> bool:
+    """Return whether each of a selector's requirements of a value is met by one label at least, of any Pod."""
+    return all(
+        any((each.key, value) in labels for value in each.values)
+        for each in selector.expressions
+        if each.operator == "In"
+    )
+
+
+def _gathered(change: Change, _look: View, _key: Key) -> float:
+    """Return the seconds until a changed autoscaler is looked at: each look adds to the history of recommendations."""
+    return 0.0 if change.old is None or change.new is None else GATHER_SECONDS
+
+
 def _keys(change: Change, _look: View) -> Iterable[Key]:
     """Return an autoscaler that is new, gone, or has another spec; changes of its status need no reconcile."""
     old, new = change.old, change.new
@@ -350,7 +426,7 @@ def horizontal_pod_autoscaler() -> Worker:
     """Return the controller, without history."""
     return Worker(
         NAME,
-        (Watch(HORIZONTAL_POD_AUTOSCALERS, _keys),),
+        (Watch(HORIZONTAL_POD_AUTOSCALERS, _keys, _gathered),),
         Autoscaler().work,
         reads=(PODS,),
         reports=REPORTER,

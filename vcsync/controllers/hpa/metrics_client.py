@@ -17,15 +17,19 @@ from vcsync.controllers.hpa.replicas import Uncountable
 from vcsync.kube.client import Client
 from vcsync.kube.errors import ApiError, KubeError, NotFound
 from vcsync.kube.resources import Resource
+from vcsync.objects.budget import Budget
 from vcsync.objects.quantity import InvalidQuantity, milli
 from vcsync.patterns.linear import linear
+from vcsync.process.loop_turns import rest
 
 RESOURCE_METRICS = "/apis/metrics.k8s.io/v1beta1"
 CUSTOM_METRICS = ("/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1")
 EXTERNAL_METRICS = "/apis/external.metrics.k8s.io/v1beta1"
+STEPS_PER_METRIC = 10
 WINDOW_SECONDS = 60.0
 """Assumed window of custom metrics that have none."""
-_DURATION = linear(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
+_DURATION = linear(r"([0-9]+(?:\.[0-9]*)?)(h|ms|m|s|us|µs|ns)")
+_LONGEST_DURATION = 64
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
@@ -90,7 +94,10 @@ async def of_resource(
     if not found:
         raise Uncountable("no metrics returned from resource metrics API")
     values: Metrics = {}
+    budget = Budget("the metrics of Pods")
     for raw in found:
+        budget.spend(STEPS_PER_METRIC)
+        await rest(budget)
         each = _decoded(raw, _PodMetrics)
         used = [one.usage or {} for one in each.containers or () if container in ("", one.name)]
         if used and all(resource in usage for usage in used):
@@ -112,7 +119,10 @@ async def of_pods(
     if not found:
         raise Uncountable("no metrics returned from custom metrics API")
     values: Metrics = {}
+    budget = Budget("the metrics of Pods")
     for each in found:
+        budget.spend(STEPS_PER_METRIC)
+        await rest(budget)
         given = each.window if each.window_seconds is None else each.window_seconds
         window = WINDOW_SECONDS if given is None else float(given)
         values[each.described_object.name] = PodMetric(
@@ -233,4 +243,6 @@ def _part(text: str) -> str:
 
 def seconds(duration: str) -> float:
     """Return a Go duration (`1m30s`) in seconds; an invalid one is 0."""
+    if len(duration) > _LONGEST_DURATION:
+        return 0.0
     return sum(float(each[1]) * _SECONDS[each[2]] for each in _DURATION.finditer(duration))

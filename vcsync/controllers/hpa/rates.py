@@ -139,8 +139,9 @@ def _fastest_up(memory: Memory, rules: Rules, current: int, now: datetime) -> in
     if rules.select_policy == "Disabled":
         return current
     proposed = []
+    sizes = _Sizes(memory, current, now)
     for policy in rules.policies or ():
-        began = _began_with(memory, current, policy.period_seconds, now)
+        began = sizes.before(policy.period_seconds)
         more = began + policy.value if policy.type == "Pods" else math.ceil(began * (1 + policy.value / 100))
         proposed.append(more)
     choose = min if rules.select_policy == "Min" else max
@@ -151,17 +152,28 @@ def _fastest_down(memory: Memory, rules: Rules, current: int, now: datetime) -> 
     if rules.select_policy == "Disabled":
         return current
     proposed = []
+    sizes = _Sizes(memory, current, now)
     for policy in rules.policies or ():
-        began = _began_with(memory, current, policy.period_seconds, now)
+        began = sizes.before(policy.period_seconds)
         fewer = began - policy.value if policy.type == "Pods" else int(began * (1 - policy.value / 100))
         proposed.append(fewer)
     choose = max if rules.select_policy == "Min" else min
     return choose(proposed, default=current)
 
 
-def _began_with(memory: Memory, current: int, seconds: int, now: datetime) -> int:
-    """Return the size at the start of a period that ends now."""
-    added, removed = (
-        sum(each.number for each in _since(past, seconds, now)) for past in (memory.ups, memory.downs)
-    )
-    return current - added + removed
+class _Sizes:
+    """Sizes at the starts of periods that end now. Each period is computed once, however many policies have it."""
+
+    def __init__(self, memory: Memory, current: int, now: datetime) -> None:
+        self._memory, self._current, self._now = memory, current, now
+        self._known: dict[int, int] = {}
+
+    def before(self, seconds: int) -> int:
+        """Return the size a number of seconds ago."""
+        if seconds not in self._known:
+            added, removed = (
+                sum(each.number for each in _since(past, seconds, self._now))
+                for past in (self._memory.ups, self._memory.downs)
+            )
+            self._known[seconds] = self._current - added + removed
+        return self._known[seconds]

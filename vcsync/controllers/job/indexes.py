@@ -3,9 +3,11 @@
 Kept as ordered intervals: a Job may have a hundred thousand indexes.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 Intervals = tuple[tuple[int, int], ...]
+_MOST_DIGITS = 10
 
 
 def parse(text: str, completions: int) -> Intervals:
@@ -13,13 +15,17 @@ def parse(text: str, completions: int) -> Intervals:
     found: list[tuple[int, int]] = []
     for each in text.split(",") if text else ():
         first, _, last = each.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
+        if not _is_number(first) or (last and not _is_number(last)):
             continue
         low = int(first)
         high = min(int(last or first), completions - 1)
         if low <= high:
             found.append((low, high))
     return merged(found)
+
+
+def _is_number(text: str) -> bool:
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def merged(intervals: Iterable[tuple[int, int]]) -> Intervals:
@@ -45,12 +51,21 @@ def total(intervals: Intervals) -> int:
 
 def has(intervals: Intervals, index: int) -> bool:
     """Return whether an index is in the set."""
-    return any(low <= index <= high for low, high in intervals)
+    place = bisect_right(intervals, index, key=lambda each: each[0])
+    return place > 0 and index <= intervals[place - 1][1]
 
 
 def common(one: Intervals, other: Intervals) -> int:
-    """Return the number of indexes in both sets."""
-    return sum(max(0, min(high, last) - max(low, first) + 1) for low, high in one for first, last in other)
+    """Return the number of indexes in both sets, which both may have thousands of intervals."""
+    found, first, second = 0, 0, 0
+    while first < len(one) and second < len(other):
+        (low, high), (begin, end) = one[first], other[second]
+        found += max(0, min(high, end) - max(low, begin) + 1)
+        if high < end:
+            first += 1
+        else:
+            second += 1
+    return found
 
 
 def to_text(intervals: Intervals) -> str:

@@ -21,9 +21,11 @@ from vcsync.kube.client import Client
 from vcsync.kube.discovery import DiscoveredResource, discover
 from vcsync.kube.errors import Conflict, KubeError, NotFound
 from vcsync.kube.resources import NAMESPACES, PODS
+from vcsync.objects.budget import Budget
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, decode, to_dict
 from vcsync.objects.times import time_text
+from vcsync.process.loop_turns import rest
 
 FINALIZER = "kubernetes"
 AT_ONCE = 8
@@ -46,6 +48,10 @@ class _Status(Struct):
 
 class _PodSpec(Struct, rename="camel"):
     termination_grace_period_seconds: int | None = None
+
+
+STEPS_PER_POD = 20
+"""Steps that the decoding of a Pod takes."""
 
 
 class NotEmptied(KubeError):
@@ -128,7 +134,7 @@ async def _clear(context: ReconcileContext, key: Key, found: DiscoveredResource,
     try:
         if not await client.list(resource, key.name, limit=1, most_pages=1):
             return
-        grace = _grace(context.view, key) if resource == PODS else 0.0
+        grace = await _grace(context.view, key) if resource == PODS else 0.0
         if "deletecollection" in found.verbs:
             await client.delete_collection(resource, key.name)
         else:
@@ -158,17 +164,15 @@ async def _delete_each(client: Client, found: DiscoveredResource, namespace: str
             continue
 
 
-def _grace(view: View, key: Key) -> float:
+async def _grace(view: View, key: Key) -> float:
     """Return the seconds that the Pods of a namespace may still take to stop; 0: their time is over."""
     namespace = view.of[NAMESPACES].get(*key)
-    running = [
-        pod
-        for pod in view.of[PODS].within(key.tenant, key.name)
-        if pods.status(pod).phase not in pods.FINISHED
-    ]
-    longest = max(
-        (decode(pod.spec, _PodSpec).termination_grace_period_seconds or 0 for pod in running), default=0
-    )
+    longest, budget = 0, Budget("the Pods of a namespace")
+    for pod in view.of[PODS].within(key.tenant, key.name):
+        if pods.status(pod).phase not in pods.FINISHED:
+            longest = max(longest, decode(pod.spec, _PodSpec).termination_grace_period_seconds or 0)
+        budget.spend(STEPS_PER_POD)
+        await rest(budget)
     passed = (
         0.0 if namespace is None else (view.now - pods.moment(namespace.deletion_timestamp)).total_seconds()
     )
@@ -220,7 +224,7 @@ def _pod_gone(change: Change, view: View) -> Iterable[Key]:
     pod = standing(change)
     tenant, namespace = pod.tenant, namespace_of(pod)
     around = view.of[NAMESPACES].get(tenant, "", namespace)
-    if around is None or not around.deleting or any(view.of[PODS].within(tenant, namespace)):
+    if around is None or not around.deleting or view.of[PODS].count(tenant, namespace):
         return ()
     return [Key(tenant, "", namespace)]
 

@@ -118,9 +118,10 @@ def _node(change: Change, view: View) -> Iterable[Key]:
     before = () if change.old is None else of_node(change.old, NO_EXECUTE)
     if of_node(node, NO_EXECUTE) == before:
         return
+    name = node.name.encode()
     for namespace in view.of[NAMESPACES].within(node.tenant):
         for pod in view.of[PODS].within(node.tenant, namespace.name):
-            if pods.spec(pod).node_name == node.name:
+            if name in pod.spec and pods.spec(pod).node_name == node.name:
                 yield Key(pod.tenant, namespace_of(pod), pod.name)
 
 

@@ -29,8 +29,10 @@ from vcsync.kube.resources import (
     SERVICES,
     Resource,
 )
+from vcsync.objects.budget import Budget
 from vcsync.objects.envelope import Envelope, decode, to_dict
 from vcsync.objects.quantity import InvalidQuantity, milli
+from vcsync.process.loop_turns import rest
 from vcsync.quota.scopes import in_scope, selectors
 from vcsync.quota.usage import ENDED, NONE, Usage, count_name, counted, usage
 
@@ -39,6 +41,7 @@ AGAIN_SECONDS = 300.0
 """Seconds until a quota is recounted in any case (`--resource-quota-sync-period`)."""
 ATTEMPTS = 5
 AT_ONCE = 50
+STEPS_PER_OBJECT = 50
 """Number of objects that are counted before the event loop runs other tasks."""
 MOST_PAGES = 20_000
 """Pages of one resource that are counted. Lists of aggregated API servers may be endless."""
@@ -126,6 +129,7 @@ async def _total(client: Client, resource: Resource, quota: dict[str, Any], name
     """
     reader = client if resource in WHOLE else client.metadata_only()
     scopes = selectors(quota)
+    budget = Budget("the objects of a namespace")
     total = dict.fromkeys(names, NONE)
     async with aclosing(reader.pages(resource, quota["metadata"]["namespace"], limit=AT_ONCE)) as pages:
         number = 0
@@ -133,6 +137,8 @@ async def _total(client: Client, resource: Resource, quota: dict[str, Any], name
             if (number := number + 1) > MOST_PAGES:
                 raise KubeError(f"{resource.plural}: the list does not end", endpoint=client.name)
             for body in map(to_dict, page.items):
+                budget.spend(STEPS_PER_OBJECT + len(scopes))
+                await rest(budget)
                 if not all(in_scope(resource.group, resource.plural, scope, body) for scope in scopes):
                     continue
                 found = usage(resource.group, resource.plural, body)

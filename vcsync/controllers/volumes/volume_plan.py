@@ -140,10 +140,11 @@ def _of_claim(change: Change, view: View) -> Iterable[Key]:
     """Return the volumes that a claim names, and those that name it."""
     claim = standing(change)
     names = {claim_of(each).spec.volume_name for each in (change.old, change.new) if each is not None}
-    for each in map(volume_of, view.of[PERSISTENT_VOLUMES].within(claim.tenant)):
-        reference = each.spec.claim_ref
-        if reference is not None and reference.uid == claim.uid:
-            names.add(each.envelope.name)
+    uid = claim.uid.encode()
+    # Most volumes are not decoded: there may be thousands, for each change of each claim.
+    for each in view.of[PERSISTENT_VOLUMES].within(claim.tenant):
+        if uid in each.spec and (reference := volume_of(each).spec.claim_ref) and reference.uid == claim.uid:
+            names.add(each.name)
     return [Key(claim.tenant, "", name) for name in sorted(names) if name]
 
 

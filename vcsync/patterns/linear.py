@@ -91,6 +91,11 @@ class Pattern:
         """Return what compiles the pattern."""
         return f"linear({self.pattern!r})"
 
+    @property
+    def size(self) -> int:
+        """The number of its instructions. Comparing a text takes time in proportion to it at worst."""
+        return max(int(self._compiled.programsize), int(self._compiled.reverseprogramsize))
+
     def match(self, text: str) -> Match | None:
         """Match the beginning of the text."""
         data = _data(text)

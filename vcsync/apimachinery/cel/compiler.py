@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from vcsync.apimachinery.cel import cooperative
 from vcsync.apimachinery.cel.declared import Declared
 from vcsync.apimachinery.cel.expression import Checked, read
 from vcsync.apimachinery.cel.go_words import in_go_words, shown
@@ -17,6 +16,7 @@ from vcsync.apimachinery.cel.libraries import GLOBALS, MEMBERS, OPAQUE, PATCHES,
 from vcsync.apimachinery.cel.literals import findings, report
 from vcsync.apimachinery.cel.messages import Messages, named
 from vcsync.apimachinery.cel.spelling import KNOWN, NAME, quoted_names, respelled
+from vcsync.objects import loop_steps
 
 LONGEST = 16_384
 """Longest expression, in characters. kube-apiserver accepts 100,000. The checker holds Python's lock while it works,
@@ -90,7 +90,7 @@ class Compiler:
 
     def _environment(self, *, optional_old: bool) -> Any:
         if optional_old not in self._environments:
-            cooperative.charge_steps(_STEPS_PER_ENVIRONMENT)
+            loop_steps.charge_steps(_STEPS_PER_ENVIRONMENT)
             cel = _cel()
             messages = Messages()
             own = messages.type(self._declared)
@@ -125,7 +125,7 @@ def environment(
         patches: whether the functions for JSON patches exist.
         bindings: whether `cel.bind` exists.
     """
-    cooperative.charge_steps(_STEPS_PER_ENVIRONMENT)
+    loop_steps.charge_steps(_STEPS_PER_ENVIRONMENT)
     messages = Messages()
     messages.make(structs or {})
     told = [{"name": name, **messages.type(each)} for name, each in variables.items()]
@@ -140,7 +140,7 @@ def check(environment_of: Callable[[], Any], source: str) -> Checked:
     Raises:
         NotCompiled: the expression is not valid.
     """
-    cooperative.charge_steps(_STEPS_PER_CHARACTER * len(source))
+    loop_steps.charge_steps(_STEPS_PER_CHARACTER * len(source))
     if len(source) > LONGEST:
         raise NotCompiled(
             f"ERROR: <input>:-1:-1: expression code point size exceeds limit: size: {len(source)}, limit {LONGEST}"

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from vcsync.apimachinery.cel.authorizing import WAIT, Pending
 from vcsync.apimachinery.cel.values import CostExceeded, Work
+from vcsync.objects import loop_steps
+from vcsync.objects.loop_steps import LoopSteps, TooLong
 from vcsync.process.marks import MarkingExecutor
 from vcsync.process.tasks import retrieve
 
@@ -32,34 +34,19 @@ ANSWER_SECONDS = 30.0
 T = TypeVar("T")
 
 
-class TooLong(Exception):
-    """The evaluation takes too many steps for the event loop."""
-
-
 class TooLarge(TooLong):
     """The stored object is too large, so the evaluation was not tried on the event loop."""
-
-
-class _Slice:
-    """The remaining steps on the event loop."""
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = SHORT_STEPS
 
 
 class _ShortWork(Work):
     __slots__ = ("_slice",)
 
-    def __init__(self, limit: int, slice_: _Slice) -> None:
+    def __init__(self, limit: int, slice_: LoopSteps) -> None:
         super().__init__(limit)
         self._slice = slice_
 
     def spend(self, steps: int = 1) -> None:
-        self._slice.left -= steps
-        if self._slice.left < 0:
-            raise TooLong
+        self._slice.spend(steps)
         Work.spend(self, steps)
 
 
@@ -80,7 +67,6 @@ class _RestingWork(Work):
             time.sleep(REST_SECONDS)
 
 
-_slice: ContextVar[_Slice | None] = ContextVar("slice", default=None)
 _ended: ContextVar[threading.Event | None] = ContextVar("ended", default=None)
 _raises_too_long: ContextVar[bool] = ContextVar("raises_too_long", default=False)
 _gates: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -107,24 +93,11 @@ def work(limit: int) -> Work:
     Args:
         limit: the most steps that the evaluation may take.
     """
-    current = _slice.get()
+    current = loop_steps.current.get()
     if current is not None:
         return _ShortWork(limit, current)
     ended = _ended.get()
     return Work(limit) if ended is None else _RestingWork(limit, ended)
-
-
-def charge_steps(steps: int) -> None:
-    """Count work outside of an evaluation that takes as long as this number of steps.
-
-    Raises:
-        TooLong: no steps are left on the event loop.
-    """
-    current = _slice.get()
-    if current is not None:
-        current.left -= steps
-        if current.left < 0:
-            raise TooLong
 
 
 @cache
@@ -169,14 +142,14 @@ async def evaluate_cooperatively(tenant: str, evaluate: Callable[[], T]) -> T:
 
 
 async def _once(tenant: str, evaluate: Callable[[], T]) -> T:
-    token = _slice.set(_Slice())
+    token = loop_steps.current.set(LoopSteps(SHORT_STEPS))
     try:
         return evaluate()
     except TooLong:
         if raises_too_long():
             raise
     finally:
-        _slice.reset(token)
+        loop_steps.current.reset(token)
     return await evaluate_in_thread(tenant, evaluate)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.cel import formatting
 from vcsync.apimachinery.cel.arguments import Function, of_text, of_texts, of_types
-from vcsync.apimachinery.cel.values import CelError, NoOverload, Work, equal
+from vcsync.apimachinery.cel.values import CelError, CostExceeded, NoOverload, Work, equal
 from vcsync.apimachinery.structural import patterns
 
 _LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -34,6 +34,8 @@ def _matches(_: Work, text: str, pattern: str) -> bool:
         return patterns.compiled(pattern).found_in(text)
     except patterns.InvalidPattern as why:
         raise CelError(str(why)) from None
+    except patterns.TooMuchWork:
+        raise CostExceeded from None
 
 
 @of_types(str, str)
@@ -48,6 +50,8 @@ def _find_all(_: Work, text: str, pattern: str, most: int = -1) -> list[str]:
         return patterns.compiled(pattern).all_in(text, most)
     except patterns.InvalidPattern as why:
         raise CelError(f"Illegal regex: {why}") from None
+    except patterns.TooMuchWork:
+        raise CostExceeded from None
 
 
 @of_types(str, int)

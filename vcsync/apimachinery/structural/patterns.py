@@ -3,13 +3,21 @@
 from functools import lru_cache
 from itertools import islice
 
+from vcsync.objects.loop_steps import charge_steps
 from vcsync.patterns.linear import InvalidPattern as NotUnderstood
 from vcsync.patterns.linear import Pattern, linear
 
 _LONGEST = 64 * 1024
 _MEMORY = 4 << 20
-_MOST = 256
-"""Expressions that are kept: a gigabyte at most."""
+MOST_WORK = 100_000_000
+"""Most instructions of a pattern times characters of a text: seconds, if RE2 has to follow all alternatives at once.
+
+A pattern of 100 instructions, as most are, can be compared with a megabyte. kube-apiserver has no such limit.
+"""
+_BRIEF = 40_000
+_FAST, _SLOW = 400, 40
+"""Instructions times characters that take a step of the event loop: usually, and at worst. RE2 is usually a hundred times faster
+than at worst, but how fast it is cannot be known before."""
 _WORDS = {
     "missing )": "missing closing ): `{0}`",
     "unexpected )": "unexpected ): `{0}`",
@@ -31,24 +39,49 @@ class InvalidPattern(ValueError):
     """The text is not a regular expression. The message is Go's."""
 
 
+class TooMuchWork(ValueError):
+    """The text is too long to be compared with the expression. The message says how long it may be."""
+
+
 class _Searcher:
     """A compiled expression."""
 
     def __init__(self, compiled: Pattern) -> None:
         self.compiled = compiled
+        self._size = compiled.size
 
     def found_in(self, text: str) -> bool:
-        """Return whether the expression matches anywhere in the text."""
+        """Return whether the expression matches anywhere in the text.
+
+        Raises:
+            TooMuchWork: The text is too long.
+            TooLong: No steps are left on the event loop.
+        """
+        self._charge(text)
         return self.compiled.search(_valid(text)) is not None
 
     def all_in(self, text: str, most: int = -1) -> list[str]:
-        """Return the matches in the text, at most `most` of them, or all if it is negative."""
+        """Return the matches in the text, at most `most` of them, or all if it is negative.
+
+        Raises:
+            TooMuchWork: The text is too long.
+            TooLong: No steps are left on the event loop.
+        """
+        self._charge(text)
         return [
             match[0] for match in islice(self.compiled.finditer(_valid(text)), most if most >= 0 else None)
         ]
 
+    def _charge(self, text: str) -> None:
+        work = self._size * len(text)
+        if work > MOST_WORK:
+            raise TooMuchWork(
+                f"at most {MOST_WORK // self._size} characters can be compared with this pattern"
+            )
+        charge_steps(work // (_SLOW if work > _BRIEF else _FAST))
 
-@lru_cache(maxsize=_MOST)
+
+@lru_cache(maxsize=2048)
 def _compiled(pattern: str) -> _Searcher | str:
     if len(pattern) > _LONGEST:
         return "expression nests too deeply: ``"

@@ -148,6 +148,8 @@ def _string(result: Result, schema: Mapping[str, Any], value: str, path: str) ->
             found = patterns.compiled(pattern).found_in(value)
         except patterns.InvalidPattern as why:
             found, pattern = False, f"{pattern}, but pattern is invalid: {why}"
+        except patterns.TooMuchWork as why:
+            found, pattern = False, f"{pattern}, but is too long: {why}"
         if not found:
             result.add(Problem("", path, value, f"{path} in body should match '{pattern}'"))
 

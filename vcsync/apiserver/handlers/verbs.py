@@ -16,6 +16,7 @@ from vcsync.apiserver.handlers.update import update_object
 from vcsync.apiserver.handlers.watch import watch_objects
 from vcsync.apiserver.registry.offloading import SlowWrites, is_expensive
 from vcsync.apiserver.request.reply import Reply, Stream
+from vcsync.objects.loop_steps import TooLong
 
 Handler = Callable[[Backend, Request], Awaitable[Reply | Stream]]
 WriteHandler = Callable[[Backend, Request, bytes], Awaitable[Reply]]
@@ -92,7 +93,7 @@ class Verbs:
         try:
             with cooperative.raising_too_long():
                 return await handler(self._backend, request, body)
-        except cooperative.TooLong as why:
+        except TooLong as why:
             if not isinstance(why, cooperative.TooLarge):
                 self._slow_writes.add(writes, len(body))
             del scope.warnings[warned:]

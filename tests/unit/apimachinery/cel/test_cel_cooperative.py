@@ -8,12 +8,11 @@ from vcsync.apimachinery.cel import cooperative
 from vcsync.apimachinery.cel.authorizing import Answers, Authorizer, Check, Decision, Pending
 from vcsync.apimachinery.cel.cooperative import (
     SHORT_STEPS,
-    TooLong,
-    charge_steps,
     evaluate_cooperatively,
     work,
 )
 from vcsync.apimachinery.cel.values import CostExceeded
+from vcsync.objects.loop_steps import TooLong, charge_steps
 
 
 def run(coroutine):

@@ -68,7 +68,7 @@ ROOMS = {
             *_modules(
                 f"{PLANE}/authorization",
                 "authorizer bootstrap escalation guests impersonation limits node_graph nodes policy policy_reader rbac "
-                "recently_used rule_index syncers",
+                "rule_index syncers",
             ),
             f"{PLANE}/reviews/*",
         ),

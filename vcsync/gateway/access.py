@@ -12,10 +12,10 @@ import msgspec
 
 from vcsync.apimachinery.errors import forbidden, unavailable
 from vcsync.apiserver.authorization.impersonation import Worked, impersonated, wanted_user
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.request.caller import Asked, Caller, Decision
 from vcsync.gateway.failures import NO_DECISION
 from vcsync.gateway.impersonation import impersonation_headers
+from vcsync.objects.recently_used import RecentlyUsed
 
 ACCOUNT_MAY_NOT = "a ServiceAccount token can impersonate users only at the control plane's own address"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -6,7 +6,6 @@ Kubernetes' own is ever sent, and the gateway needs no right to impersonate one.
 """
 
 import unicodedata
-from functools import lru_cache
 from urllib.parse import quote
 
 from vcsync.api import names
@@ -15,6 +14,7 @@ from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authorization.policy import ACCOUNT_PREFIX
 from vcsync.apiserver.request.caller import ANONYMOUS, AUTHENTICATED, quoted
 from vcsync.gateway.headers import Pairs
+from vcsync.objects.text_cache import cache_short_texts
 
 SYSTEM_PREFIX = "system:"
 """Prefix of the groups that Kubernetes reserves for itself."""
@@ -72,7 +72,7 @@ def _key(user: User, key: str) -> str:
     return encoded
 
 
-@lru_cache(KEPT)
+@cache_short_texts(KEPT, 256)
 def encoded_key(key: str) -> str:
     """Return the key of an extra as part of a header name, or an empty text if it is malformed.
 
@@ -92,7 +92,7 @@ def _value(user: User, value: str) -> str:
     return value
 
 
-@lru_cache(KEPT)
+@cache_short_texts(KEPT, 256)
 def is_clean(value: str) -> bool:
     """Return whether a text means the same as the value of a header: it is not empty, and has no spaces around it."""
     return (
@@ -102,7 +102,7 @@ def is_clean(value: str) -> bool:
     )
 
 
-@lru_cache(KEPT)
+@cache_short_texts(KEPT, 256)
 def _plain(group: str) -> str:
     """Return the name of a group without characters that other programs may ignore."""
     normal = unicodedata.normalize("NFKC", group)

@@ -1,12 +1,13 @@
 """Ranges of IP addresses in CIDR notation. Pure."""
 
 import ipaddress
-from functools import lru_cache
+
+from vcsync.objects.text_cache import cache_short_texts
 
 AddressRange = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096, 128)
 def address_range(text: str) -> AddressRange | None:
     """Return the range that a text such as `10.64.0.0/20` stands for; None if it is no range, or has bits beyond its prefix."""
     try:
@@ -15,7 +16,7 @@ def address_range(text: str) -> AddressRange | None:
         return None
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096, 128)
 def address_ranges(text: str) -> tuple[AddressRange, ...]:
     """Return the ranges of a text: one, or one of each family with a comma between; none if the text is something else.
 

@@ -1,7 +1,6 @@
 """Reads a Pod's needs from its spec: resources, and the virtual nodes that it requires or excludes. Pure."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Struct
 from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_ID
 from vcsync.api.without_effect import DEFAULT_SCHEDULER
 from vcsync.objects.quantity import milli
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.slices import PODS
 
@@ -21,7 +21,10 @@ _ALWAYS = "Always"
 TO_BE_MADE = "(to be made from a template)"
 """Stands for the name of a ResourceClaim that the tenant's controller has not made yet. No claim can have it."""
 
-_milli = lru_cache(maxsize=4096)(milli)
+
+@cache_short_texts(4096, 64)
+def _milli(text: str) -> int:
+    return milli(text)
 
 
 class _Resources(Struct, gc=False):

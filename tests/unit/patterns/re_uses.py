@@ -71,8 +71,6 @@ OF_OPERATORS = {
     "apiserver/operator/defaults.py _MARKS": "vcsync's own objects",
     "cli/command/common.py parse_endpoint": "an option",
     "cli/command/durations.py _DURATION": "an option",
-    "cli/command/output.py _CONTROL": "single characters of what a command prints",
-    "cli/command/output.py _UNSEEN_IN_JSON": "single characters of what a command prints",
     "cli/controlplane/limit_options.py parse_bytes": "an option",
     "cli/controlplane/limit_options.py parse_limits": "an option",
     "cli/run/commands.py parse_shard": "an option",

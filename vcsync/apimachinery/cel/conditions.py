@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.cel.cooperative import evaluate_cooperatively
-from vcsync.apimachinery.cel.programs import CONDITIONS_BUDGET, Evaluation, Kept, OutOfBudget, Program
+from vcsync.apimachinery.cel.programs import CONDITIONS_BUDGET, Evaluation, OutOfBudget, Program
 from vcsync.apimachinery.cel.request import Attributes, plain_environment
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.strategy import Behaviour, Object
+from vcsync.objects.kept import Kept
 
 _GROUP = "admissionregistration.k8s.io"
 KINDS = ((_GROUP, "MutatingWebhookConfiguration"), (_GROUP, "ValidatingWebhookConfiguration"))

@@ -4,8 +4,8 @@ Source: `pkg/registry/customresource` of apiextensions-apiserver.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,6 +24,7 @@ from vcsync.apimachinery.structural import validation as validate
 from vcsync.apimachinery.structural.correlate import Correlated
 from vcsync.apimachinery.structural.schema import Structural
 from vcsync.apimachinery.validation import names
+from vcsync.objects.kept import Kept
 
 _BLOCKING = frozenset(
     {
@@ -44,7 +45,7 @@ _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _FREE = Structural({"x-kubernetes-preserve-unknown-fields": True}, preserve=True)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Compiled:
     """The compiled rules of one version."""
 
@@ -94,6 +95,14 @@ class Compiled:
             structural.apply_defaults(obj, Structural({}, properties={"status": status}, has_default=True))
 
 
+RECENT_BYTES = 2 << 20
+"""Bytes of versions whose compiled form is kept although no tenant has them; it takes some fifty times as many."""
+_Key = tuple[bytes, str, str]
+_shared: WeakValueDictionary[_Key, Compiled] = WeakValueDictionary()
+"""What tenants have: what no tenant has any more is released."""
+_recent: Kept[_Key, Compiled] = Kept(RECENT_BYTES)
+
+
 def compile_version(definition: Object, name: str) -> Compiled:
     """Return the compiled version of a definition. Equal versions are compiled once.
 
@@ -105,8 +114,16 @@ def compile_version(definition: Object, name: str) -> Compiled:
     return _compiled(msgspec.json.encode(version), spec["group"], spec["names"]["kind"])
 
 
-@lru_cache(maxsize=1024)
 def _compiled(text: bytes, group: str, kind: str) -> Compiled:
+    key = (text, group, kind)
+    found = _shared.get(key)
+    if found is None:
+        found = _shared[key] = _compile(text, group, kind)
+    _recent.put(key, found, len(text))
+    return found
+
+
+def _compile(text: bytes, group: str, kind: str) -> Compiled:
     version = msgspec.json.decode(text)
     raw = (version.get("schema") or {}).get("openAPIV3Schema")
     node = structural.build(raw) if raw is not None else _FREE

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from vcsync.apimachinery.cel.declared import Declared
 from vcsync.apimachinery.cel.making import compile_making
-from vcsync.apimachinery.cel.programs import Environment, Kept, Outputs, Program, declared
+from vcsync.apimachinery.cel.programs import Environment, Outputs, Program, declared
 from vcsync.apimachinery.cel.request import declarations
 from vcsync.apimachinery.strategy import Object
+from vcsync.objects.kept import Kept
 from vcsync.patterns.linear import linear
 
 _VARIABLE = linear(r"\bvariables\s*\.\s*(\w+)")

@@ -8,7 +8,7 @@ import binascii
 import re
 from datetime import UTC, datetime, timedelta
 
-from vcsync.apimachinery.text_cache import cache_short_texts
+from vcsync.objects.text_cache import cache_short_texts
 
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<zeros>0*)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>.*)", re.DOTALL

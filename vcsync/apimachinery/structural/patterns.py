@@ -1,8 +1,8 @@
 """Regular expressions of tenants: Go's syntax, linear time, bounded memory. Pure but for a cache."""
 
-from functools import lru_cache
 from itertools import islice
 
+from vcsync.objects.kept import Kept
 from vcsync.objects.loop_steps import charge_steps
 from vcsync.patterns.linear import InvalidPattern as NotUnderstood
 from vcsync.patterns.linear import Pattern, linear
@@ -14,6 +14,10 @@ MOST_WORK = 100_000_000
 
 A pattern of 100 instructions, as most are, can be compared with a megabyte. kube-apiserver has no such limit.
 """
+KEPT_BYTES = 64 << 20
+"""Bytes of compiled patterns that are kept."""
+_INSTRUCTION = 800
+"""Bytes of an instruction of a pattern with its part of the automata that RE2 builds while it searches."""
 _BRIEF = 40_000
 _FAST, _SLOW = 400, 40
 """Instructions times characters that take a step of the event loop: usually, and at worst. RE2 is usually a hundred times faster
@@ -81,8 +85,19 @@ class _Searcher:
         charge_steps(work // (_SLOW if work > _BRIEF else _FAST))
 
 
-@lru_cache(maxsize=2048)
+_kept: Kept[str, _Searcher | str] = Kept(KEPT_BYTES)
+
+
 def _compiled(pattern: str) -> _Searcher | str:
+    found = _kept.get(pattern)
+    if found is None:
+        found = _compile(pattern)
+        size = len(pattern) if isinstance(found, str) else _INSTRUCTION * found.compiled.size
+        _kept.put(pattern, found, min(size, _MEMORY))
+    return found
+
+
+def _compile(pattern: str) -> _Searcher | str:
     if len(pattern) > _LONGEST:
         return "expression nests too deeply: ``"
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache, wraps
 from urllib.parse import quote
 
-from vcsync.apimachinery.text_cache import cache_short_texts
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.patterns.linear import Pattern, linear
 
 Rule = Callable[[str], list[str]]

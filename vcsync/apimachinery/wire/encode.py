@@ -1,7 +1,6 @@
 """Encodes objects and lists in the form that a client requests. Pure."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ import yaml
 
 from vcsync.apimachinery.wire import goyaml, protobuf
 from vcsync.apimachinery.wire.negotiation import Representation
+from vcsync.objects.text_cache import cache_short_texts
 
 Object = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ def to_yaml(obj: Object) -> bytes:
     return text.encode()
 
 
-@cache
+@cache_short_texts(1024, 512)
 def list_head(kind: str, api_version: str) -> bytes:
     """Return the beginning of the JSON of a list, up to its metadata."""
     return b'{"kind":%b,"apiVersion":%b,"metadata":' % (_encode(kind), _encode(api_version))

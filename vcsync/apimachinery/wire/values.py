@@ -14,6 +14,7 @@ from vcsync.apimachinery.schema.scalars import (
     why_no_time,
 )
 from vcsync.apimachinery.schema.scalars import InvalidScalar as BadValue
+from vcsync.objects.text_cache import cache_short_texts
 
 __all__ = [
     "MICROS_LAYOUT",
@@ -84,7 +85,7 @@ def seconds_of(text: str, layout: str = SECONDS_LAYOUT) -> tuple[int, int]:
     return seconds, int((match[7] or "0").ljust(9, "0"))
 
 
-@lru_cache(maxsize=8192)
+@cache_short_texts(8192, 32)
 def whole_seconds(text: str) -> int | None:
     """Return the seconds since 1970 of a time in canonical form (`2006-01-02T15:04:05Z`), otherwise None.
 

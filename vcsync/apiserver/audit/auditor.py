@@ -3,7 +3,6 @@
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 from vcsync.apimachinery.strategy import User
@@ -21,6 +20,7 @@ from vcsync.apiserver.request.audit_trail import (
     Trail,
     cut,
 )
+from vcsync.objects.text_cache import cache_short_texts
 
 MAX_URI = 8192
 """Characters of a request's URI that are recorded."""
@@ -172,7 +172,7 @@ def addresses(origin: Origin) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(4096)
+@cache_short_texts(4096, 64)
 def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text.strip()))

@@ -22,9 +22,9 @@ from vcsync.apiserver.authentication.token_file import TokenFile
 from vcsync.apiserver.authentication.tokens import Claims, TokenError, UnknownTokenError
 from vcsync.apiserver.authorization.impersonation import account_groups, with_group
 from vcsync.apiserver.authorization.policy import ACCOUNT_PREFIX
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.request.caller import ANONYMOUS, AUTHENTICATED, SYSTEM, UNAUTHENTICATED, Caller
 from vcsync.apiserver.tenants.registry import TenantRegistry
+from vcsync.objects.recently_used import RecentlyUsed
 
 MAX_REMEMBERED = 4096
 """Certificates and tokens whose verified signatures are cached."""

@@ -20,9 +20,9 @@ from vcsync.apiserver.authentication import tokens
 from vcsync.apiserver.authentication.provider_calls import CallError, call
 from vcsync.apiserver.authentication.provider_claims import Identified
 from vcsync.apiserver.authentication.tokens import TokenError
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
+from vcsync.objects.recently_used import RecentlyUsed
 
 TENANT_EXTRA = "tenancy.x-k8s.io/tenant"
 """Default key of a user's extra in which the webhook names the tenant."""

@@ -16,7 +16,6 @@ from vcsync.apiserver.authorization import escalation, guests, impersonation, no
 from vcsync.apiserver.authorization.bootstrap import default_policy
 from vcsync.apiserver.authorization.policy import Policy
 from vcsync.apiserver.authorization.policy_reader import MARK, apply, is_rbac, read_policy
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.request.caller import (
     MASTERS,
     UNAUTHENTICATED,
@@ -29,6 +28,7 @@ from vcsync.apiserver.request.caller import (
 )
 from vcsync.apiserver.storage.interface import Change, Store, StoreError, tenant_of
 from vcsync.apiserver.tenants.builtin_resources import prohibition
+from vcsync.objects.recently_used import RecentlyUsed
 from vcsync.process.loop_turns import turn
 
 MAX_POLICIES = 1000

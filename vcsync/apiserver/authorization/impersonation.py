@@ -11,7 +11,6 @@ from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.authorization.policy import ACCOUNT_PREFIX
 from vcsync.apiserver.authorization.protected_groups import is_guarded, is_own
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.request.caller import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -25,6 +24,7 @@ from vcsync.apiserver.request.caller import (
     refusal,
 )
 from vcsync.objects.budget import Budget
+from vcsync.objects.recently_used import RecentlyUsed
 from vcsync.patterns.linear import linear
 from vcsync.process.loop_turns import rest
 

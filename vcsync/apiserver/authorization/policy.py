@@ -20,9 +20,9 @@ from vcsync.apiserver.authorization.limits import (
     weight_of,
 )
 from vcsync.apiserver.authorization.rbac import Rule, allows
-from vcsync.apiserver.authorization.recently_used import RecentlyUsed
 from vcsync.apiserver.authorization.rule_index import RuleIndex, rule_index
 from vcsync.apiserver.request.caller import Asked, Decision
+from vcsync.objects.recently_used import RecentlyUsed
 
 GROUP = "rbac.authorization.k8s.io"
 ACCOUNT_PREFIX = "system:serviceaccount:"

@@ -7,12 +7,12 @@ import msgspec
 import structlog
 
 from vcsync.apimachinery.resources import collection_key
-from vcsync.apimachinery.text_cache import cache_short_texts
 from vcsync.apiserver.authorization.escalation import BINDINGS, ROLES
 from vcsync.apiserver.authorization.policy import GROUP, Binding, Policy, Rules, Subject
 from vcsync.apiserver.authorization.rbac import parse_rules
 from vcsync.apiserver.storage.interface import Change, Store
 from vcsync.objects.budget import Budget
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.process.loop_turns import rest
 
 PAGE = 500

@@ -21,6 +21,7 @@ from vcsync.apimachinery.schema.builtin import storage_version_hash
 from vcsync.apiserver.discovery.metrics_version import METRICS
 from vcsync.apiserver.discovery.remote_versions import RemoteVersion, merged
 from vcsync.apiserver.tenants.builtin_resources import BuiltinResources, every_resource
+from vcsync.objects.text_cache import cache_short_texts
 
 AGGREGATED_TYPE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The Content-Type of aggregated documents."""
@@ -116,7 +117,7 @@ def _common_group_list(builtin: BuiltinResources, remote: tuple[RemoteVersion, .
     return _group_list(builtin, (), remote)
 
 
-@cache
+@cache_short_texts(1024, 256)
 def _builtin_resource_list(group: str, version: str, builtin: BuiltinResources) -> bytes | None:
     return _resource_list(group, version, builtin, ())
 

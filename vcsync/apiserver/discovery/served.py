@@ -138,10 +138,14 @@ class Spaces:
         ]
 
 
-@cache
 def served_version(group: str) -> bool:
     """Return whether a built-in group with this name is served."""
-    return any(each.group == group for each in builtin.resources())
+    return group in _builtin_groups()
+
+
+@cache
+def _builtin_groups() -> frozenset[str]:
+    return frozenset(each.group for each in builtin.resources())
 
 
 @cache

@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from vcsync.apimachinery.strategy import User
-from vcsync.apimachinery.text_cache import cache_short_texts
 from vcsync.apiserver.request.caller import Asked
+from vcsync.objects.text_cache import cache_short_texts
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
 

@@ -10,9 +10,12 @@ from vcsync.apiserver.flow import classification as rules
 from vcsync.apiserver.flow.classification import LevelConfiguration, Schema
 from vcsync.apiserver.flow.priority_level import Level
 from vcsync.apiserver.request.caller import Asked
+from vcsync.objects.recently_used import RecentlyUsed
 
-MAX_CACHED = 2048
-"""Kinds of requests whose classification is cached."""
+MAX_CACHED = 512 * 1024
+"""Bytes of a tenant's kinds of requests whose classification is cached."""
+_ENTRY = 256
+"""Bytes of one of them without its texts."""
 SCHEMA_HEADER = "X-Kubernetes-PF-FlowSchema-UID"
 LEVEL_HEADER = "X-Kubernetes-PF-PriorityLevel-UID"
 CATCH_ALL = "catch-all"
@@ -67,7 +70,7 @@ class Space:
     weight: int = 1
     turns: int = 1
     _schemas: Sequence[Schema] = ()
-    _classified: dict[tuple[Any, ...], Flow] = field(default_factory=dict)
+    _classified: RecentlyUsed[tuple[Any, ...], Flow] = field(default_factory=lambda: RecentlyUsed(MAX_CACHED))
 
     @property
     def idle(self) -> bool:
@@ -101,9 +104,9 @@ class Space:
         key = (user.name, user.groups, asked.verb, asked.group, asked.resource, asked.subresource, about)
         found = self._classified.get(key)
         if found is None:
-            if len(self._classified) >= MAX_CACHED:
-                self._classified.clear()
-            found = self._classified[key] = self._classify(user, asked)
+            found = self._classify(user, asked)
+            size = len(user.name) + len(about) + sum(map(len, user.groups))
+            self._classified.put(key, found, _ENTRY + size)
         return found
 
     def _classify(self, user: User, asked: Asked) -> Flow:

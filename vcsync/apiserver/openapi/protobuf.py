@@ -8,10 +8,11 @@ are YAML texts.
 import json
 import struct
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import yaml
+
+from vcsync.objects.text_cache import cache_short_texts
 
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
@@ -85,7 +86,7 @@ def _any(value: Any) -> bytes:
     return _text(2, _yaml(json.dumps(value)))
 
 
-@lru_cache(maxsize=1024)
+@cache_short_texts(1024, 4096)
 def _yaml(text: str) -> str:
     written: str = yaml.dump(
         json.loads(text), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31

@@ -6,8 +6,9 @@ Behaviour: kube-openapi's `pkg/builder/parameters.go`, including the names of sh
 import base64
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
+
+from vcsync.objects.text_cache import cache_short_texts
 
 Document = dict[str, Any]
 
@@ -48,7 +49,7 @@ def _reference(parameter: Document, shared: Document) -> Document:
     return {"$ref": f"#/parameters/{name}"}
 
 
-@lru_cache(maxsize=256)
+@cache_short_texts(256, 4096)
 def _hash(text: str) -> str:
     """Return the first six bytes of the FNV-1 hash of a parameter as Go writes it in JSON, in base64."""
     value = _OFFSET

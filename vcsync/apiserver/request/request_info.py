@@ -10,9 +10,9 @@ from typing import Literal
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from vcsync.apimachinery.errors import StatusError, bad_request
-from vcsync.apimachinery.text_cache import cache_short_texts
 from vcsync.apimachinery.wire.values import BadValue, duration_of
 from vcsync.apiserver.request.selectors import NOTHING, Selectors, read, read_short
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.patterns.linear import linear
 
 ALL = "all"

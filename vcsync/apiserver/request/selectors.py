@@ -16,7 +16,7 @@ from vcsync.apimachinery.selectors.label_selectors import (
     parse_label_selector,
     requirements,
 )
-from vcsync.apimachinery.text_cache import cache_short_texts
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.process.loop_turns import turn
 
 NAME = "metadata.name"

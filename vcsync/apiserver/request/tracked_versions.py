@@ -4,7 +4,7 @@ kube-apiserver can convert all of them, served or not. Ownership of fields in ot
 (`IsMissingVersionError` in structured-merge-diff).
 """
 
-from functools import cache
+from vcsync.objects.text_cache import cache_short_texts
 
 REGISTERED: dict[str, str] = {
     "": "v1",
@@ -34,7 +34,7 @@ EXTENSIONS = frozenset({"DaemonSet", "Deployment", "Ingress", "NetworkPolicy", "
 """Kinds that were in `extensions/v1beta1` before they had groups of their own."""
 
 
-@cache
+@cache_short_texts(1024, 512)
 def tracked_versions(group: str, kind: str) -> frozenset[str] | None:
     """Return the apiVersions of a built-in kind, or None if its group is not known."""
     if group not in REGISTERED:

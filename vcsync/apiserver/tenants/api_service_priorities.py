@@ -3,7 +3,7 @@
 Source: kubernetes `pkg/controlplane/apiserver/aggregator.go` and `pkg/controlplane/instance.go`.
 """
 
-from functools import lru_cache
+from vcsync.objects.text_cache import cache_short_texts
 
 BUILTIN = (
     ("v1", "", 18000, 1),
@@ -37,14 +37,14 @@ FIRST_GROUP = ("apiregistration.k8s.io", 20001)
 """The group that discovery lists first, and its priority. It has no APIService."""
 
 
-@lru_cache(1024)
+@cache_short_texts(1024, 512)
 def group_priority(group: str) -> int:
     """Return the `groupPriorityMinimum` of a group of this server: a built-in one or one of definitions."""
     found = [each for _, name, each, _ in BUILTIN if name == group]
     return FIRST_GROUP[1] if group == FIRST_GROUP[0] else max(found, default=DEFINITION_GROUP)
 
 
-@lru_cache(1024)
+@cache_short_texts(1024, 512)
 def version_priority(group: str, version: str) -> int:
     """Return the `versionPriority` of a version of this server: a built-in one or one of definitions."""
     return next((each[3] for each in BUILTIN if each[:2] == (version, group)), DEFINITION_VERSION)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.kube.resources import EVENTS
 from vcsync.objects.envelope import Envelope, decode, untyped
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.patterns.linear import linear
 from vcsync.syncer.kinds import volume_event
 from vcsync.syncer.kinds.plan import TenantContext
@@ -186,13 +186,13 @@ def _replace_name(text: str, name: str, replacement: str) -> str:
     return _whole_word(name).sub(lambda _: replacement, text)
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096, 512)
 def _whole_word(name: str) -> re.Pattern[str]:
     """Return a pattern that matches a name as a whole word. A full stop may follow it."""
     return re.compile(rf"(?<![{_NAME_CHARACTERS}]){re.escape(name)}(?![A-Za-z0-9_-]|\.[A-Za-z0-9])")
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096, 512)
 def _key_prefix(key: str) -> re.Pattern[str]:
     """Return a pattern that matches a cluster key as the prefix of one of the tenant's namespaces."""
     return re.compile(rf"(?<![{_NAME_CHARACTERS}/]){re.escape(key)}-(?=[a-z0-9])")

@@ -24,6 +24,7 @@ from vcsync.kube.resources import (
     Resource,
 )
 from vcsync.objects.envelope import Envelope
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.syncer.kinds.obeyed_labels import is_obeyed
 from vcsync.syncer.kinds.plan import TenantContext
 
@@ -45,7 +46,7 @@ _DIGEST_LENGTH: Final = 16
 # --- Rules of single keys --------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16384)
+@cache_short_texts(16384, 320)
 def _is_reserved_or_opaque_by_default(key: str) -> bool:
     if key.startswith(_OWN_PREFIXES):
         return True
@@ -111,7 +112,7 @@ def _is_allowed(key: str, patterns: tuple[str, ...], context: TenantContext) -> 
     return not key.startswith(context.opaque_prefixes)
 
 
-@lru_cache(maxsize=16384)
+@cache_short_texts(16384, 320)
 def _is_ours(key: str) -> bool:
     # API servers accept capital letters in the domains of annotations.
     return within(key.partition("/")[0].lower(), names.OWN_DOMAINS)
@@ -162,7 +163,7 @@ def label_key(key: str, resource: Resource, context: TenantContext) -> str:
     return renamed(key) if is_withheld(key, resource, context) else key
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096, 320)
 def renamed(key: str) -> str:
     """Return a key that no program obeys, for a label of this key."""
     digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()[:_DIGEST_LENGTH]

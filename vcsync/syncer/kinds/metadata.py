@@ -12,6 +12,7 @@ import msgspec
 from vcsync.api import names
 from vcsync.kube.resources import NAMESPACES, Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.objects.text_cache import cache_short_texts
 from vcsync.syncer.kinds import keys
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -111,7 +112,7 @@ def reserved_by_tenant(v: Envelope) -> list[str]:
     return found[:_MAX_NAMES_REPORTED]
 
 
-@lru_cache(maxsize=16384)
+@cache_short_texts(16384, 320)
 def _is_reserved(key: str) -> bool:
     domain = key.partition("/")[0]
     return (

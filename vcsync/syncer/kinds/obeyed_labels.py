@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from vcsync.objects.text_cache import cache_short_texts
+
 
 class Row(Struct, frozen=True):
     """Labels of one kind of program.
@@ -155,7 +157,7 @@ def _rules(plural: str) -> _Rules:
     )
 
 
-@lru_cache(maxsize=16384)
+@cache_short_texts(16384, 384)
 def is_obeyed(key: str, plural: str) -> bool:
     """Return whether programs are known to obey a label of objects of a kind.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vcsync.apimachinery.text_cache import cache_short_texts
+from vcsync.objects.text_cache import cache_short_texts
 
 
 @pytest.mark.parametrize(("text", "read"), [("", 1), ("short", 1), ("a text", 2), ("longer" * 1000, 2)])

@@ -1,4 +1,4 @@
-from vcsync.apimachinery.cel.programs import Kept
+from vcsync.objects.kept import Kept
 
 
 def test_what_was_not_asked_for_longest_is_forgotten():

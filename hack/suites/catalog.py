@@ -70,8 +70,8 @@ SUITES = (
         "verify",
         _real(
             "aggregated_apis", "archives", "bound_status", "controllers", "controllers_tenants", "controlplane",
-            "controlplane_all", "controlplane_audit", "controlplane_clients", "controlplane_etcd", "controlplane_helm",
-            "controlplane_identity", "controlplane_policies", "controlplane_quotas", "controlplane_two",
+            "controlplane_all", "controlplane_audit", "controlplane_bounds", "controlplane_clients", "controlplane_etcd",
+            "controlplane_helm", "controlplane_identity", "controlplane_policies", "controlplane_quotas", "controlplane_two",
             "controlplane_webhooks", "etcd_members", "grants", "metering", "networks", "openapi", "permissions",
             "policies", "suspension", "tenant_api", "tenant_quota",
         ),

@@ -7,10 +7,11 @@ and more of them; `brief` runs few, for a second hash seed.
 import asyncio
 import os
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Neither a busy machine nor chance may make a test fail.
@@ -61,3 +62,18 @@ def run_in_virtual_time(main: Coroutine[Any, Any, Any]) -> Any:
 def in_virtual_time() -> Callable[[Coroutine[Any, Any, Any]], Any]:
     """Run a coroutine to its end in virtual time."""
     return run_in_virtual_time
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Undo what a command of a test sets for logs: later tests would write to streams of this one, which are closed."""
+    configure = structlog.configure
+    structlog.configure = lambda *args, **options: configure(
+        *args, **{**options, "cache_logger_on_first_use": False}
+    )
+    try:
+        return (yield)
+    finally:
+        structlog.configure = configure
+        if structlog.is_configured():
+            structlog.reset_defaults()

@@ -15,6 +15,8 @@ PRINTS = {
     "cli/command/terminal.py": "is the place",
     "cli/kubectl/plugin.py": "has the text of the command itself, and starts fast",
     "cli/command/main.py": "closes stderr",
+    "process/restarts.py": "says one sentence of the command itself",
+    "process/watchdog.py": "hands stderr to a thread that reports stacks while the process stands",
     "process/logs.py": "is told where to write, and escapes by itself",
 }
 """Modules that may write to the terminal otherwise."""

@@ -168,13 +168,6 @@ def test_secrets_are_redacted(key: str, value: object, shown: object) -> None:
     assert logs.redact(None, "info", {key: value}) == {key: shown}
 
 
-@pytest.fixture
-def restored() -> Any:
-    yield
-    structlog.reset_defaults()
-
-
-@pytest.mark.usefixtures("restored")
 def test_json_logs_are_one_object_per_line_and_tracebacks_are_redacted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -236,7 +229,6 @@ def test_tuning_again_frees_the_objects_of_a_restarted_part() -> None:
         gc.set_threshold(*before)
 
 
-@pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize(
     ("terminal", "no_color", "coloured"),
     [(True, "", True), (True, "1", False), (False, "", False), (False, "1", False)],

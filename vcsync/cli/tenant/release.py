@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from vcsync.cli.command.help import example
+from vcsync.cli.command.terminal import say
 from vcsync.cli.tenant import embedded
 
 
@@ -22,4 +23,4 @@ def release(tenant: str, data: Path | None, meta: str | None) -> None:
     """
     embedded.check_name(tenant)
     asyncio.run(embedded.release(tenant, data, meta))
-    click.echo(f"tenant {tenant} is served again")
+    say(f"tenant {tenant} is served again")

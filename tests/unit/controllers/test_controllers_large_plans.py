@@ -23,7 +23,12 @@ def view(pods: int, size: int = 0) -> View:
 
 
 @pytest.mark.parametrize(
-    "seen", [view(large_plans.OBJECTS_AT_ONCE + 1), view(3, large_plans.BYTES_AT_ONCE // 2)]
+    "seen",
+    [
+        view(large_plans.OBJECTS_AT_ONCE + 1),
+        view(600, large_plans.LARGE_OBJECT // 2),
+        view(1, large_plans.LARGE_OBJECT + large_plans.BYTES_AT_ONCE // large_plans.TIMES),
+    ],
 )
 async def test_a_large_plan_lets_the_event_loop_run(seen: View) -> None:
     ran, began = threading.Event(), threading.Event()

@@ -18,6 +18,8 @@ OBJECTS_AT_ONCE = 2000
 """Most objects that a plan reads on the event loop; each takes some 10 microseconds."""
 BYTES_AT_ONCE = 2 * 1024 * 1024
 """Most bytes of objects that a plan reads on the event loop."""
+LARGE_OBJECT, TIMES = 8 * 1024, 64
+"""Bytes of an object from which on each further one counts so many times: a list within one object may have any length."""
 THREADS = 2
 """Most plans in threads at a time, and one of each tenant."""
 
@@ -45,7 +47,8 @@ class _Limit:
         if self._objects < 0:
             raise TooLarge
         for each in listed:
-            self._bytes -= len(each.spec) + len(each.status) + len(each.rest)
+            size = len(each.spec) + len(each.status) + len(each.rest)
+            self._bytes -= size + (TIMES - 1) * max(0, size - LARGE_OBJECT)
         if self._bytes < 0:
             raise TooLarge
         return listed

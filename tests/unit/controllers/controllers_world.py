@@ -22,6 +22,7 @@ from vcsync.controllers.framework.plan import (
     Post,
     View,
 )
+from vcsync.controllers.framework.selector_index import SELECTORS
 from vcsync.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Status
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope, encode, parse
@@ -34,7 +35,8 @@ NAMESPACE = "default"
 class Shelf:
     """The objects of one resource, as `plan.Objects`."""
 
-    def __init__(self) -> None:
+    def __init__(self, resource: Resource | None = None) -> None:
+        self.resource = resource
         self.bodies: dict[tuple[str, str], dict[str, Any]] = {}
 
     def get(self, tenant: str, namespace: str, name: str) -> Envelope | None:
@@ -58,6 +60,12 @@ class Shelf:
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         return [each for each in self.within(tenant, namespace) if not each.owners]
 
+    def selecting(self, tenant: str, namespace: str, *labels: Mapping[str, str]) -> list[Envelope]:
+        assert self.resource is not None
+        read = SELECTORS[self.resource]
+        selectors = [(each, read(each)) for each in self.within(tenant, namespace)]
+        return [each for each, its in selectors if its is not None and any(map(its.matches, labels))]
+
     @staticmethod
     def _envelope(tenant: str, body: Mapping[str, Any]) -> Envelope:
         return placed(parse(encode(body)), tenant)
@@ -71,7 +79,7 @@ class World:
         self.shelves: dict[Resource, Shelf] = {}
         for controller in controllers:
             for resource in (*(watch.resource for watch in controller.watches), *controller.reads):
-                self.shelves.setdefault(resource, Shelf())
+                self.shelves.setdefault(resource, Shelf(resource))
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.events: list[Emit] = []
         self.written: list[Action] = []
@@ -83,7 +91,7 @@ class World:
     def put(self, resource: Resource, body: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
         """Store an object as a user would; return the stored object."""
         metadata = dict(body.get("metadata", {}))
-        shelf = self.shelves.setdefault(resource, Shelf())
+        shelf = self.shelves.setdefault(resource, Shelf(resource))
         where = namespace if resource.namespaced else ""
         before = shelf.bodies.get((where, metadata["name"]))
         serial = next(self._serial)

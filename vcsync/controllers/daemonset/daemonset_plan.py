@@ -276,7 +276,7 @@ def _node(change: Change, view: View) -> Iterable[Key]:
 
 def daemon_sets() -> Controller:
     """Return the controller."""
-    claimants = claimant(DAEMON_SETS, lambda envelope: read_daemon_set(envelope).selector)
+    claimants = claimant(DAEMON_SETS)
     return Controller(
         NAME,
         (

@@ -369,7 +369,7 @@ def _ended_pods(change: Change, view: View) -> Iterable[Key]:
     return [Key(pod.tenant, namespace_of(pod), above.name)]
 
 
-_claimants = claimant(DEPLOYMENTS, lambda envelope: read_deployment(envelope).selector)
+_claimants = claimant(DEPLOYMENTS)
 DEPLOYMENT = Controller(
     "deployment-controller",
     (Watch(DEPLOYMENTS, own), Watch(REPLICA_SETS, _claimants), Watch(PODS, _ended_pods)),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from vcsync.controllers.deployment.objects import amount
 from vcsync.controllers.disruption.scales import OWNERS, UnknownScale, expected
 from vcsync.controllers.framework import pods
-from vcsync.controllers.framework.event_handlers import gathering, own, standing
+from vcsync.controllers.framework.event_handlers import gathering, own, selecting, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -26,6 +26,7 @@ from vcsync.controllers.framework.plan import (
     Watch,
     status_patch,
 )
+from vcsync.controllers.framework.selector_index import few
 from vcsync.kube.cache import Change
 from vcsync.kube.events import EventType, ObjectRef
 from vcsync.kube.resources import POD_DISRUPTION_BUDGETS, PODS
@@ -259,13 +260,7 @@ def _targets(change: Change, _look: View) -> Iterable[Key]:
 
 def _budgets(change: Change, view: View) -> Iterable[Key]:
     """Return the budgets of a Pod, if a field changed that affects their counts."""
-    pod = standing(change)
-    sides = [each.labels for each in (change.old, change.new) if each is not None]
-    found = []
-    for budget in view.of[POD_DISRUPTION_BUDGETS].within(pod.tenant, namespace_of(pod)):
-        selector = decode(budget.spec, BudgetSpec).selector
-        if selector is not None and any(compile_selector(selector).matches(each) for each in sides):
-            found.append(key_of(budget))
+    found = [key_of(each) for each in selecting(POD_DISRUPTION_BUDGETS, change, view)]
     # This comes last, because most Pods have no budget and then need no decoding.
     if (
         found
@@ -287,7 +282,7 @@ def _owned_budgets(change: Change, view: View) -> Iterable[Key]:
         return ()
     owner = standing(change)
     budgets = view.of[POD_DISRUPTION_BUDGETS].within(owner.tenant, namespace_of(owner))
-    return [key_of(each) for each in budgets]
+    return [key_of(each) for each in few(budgets)]
 
 
 DISRUPTION = Controller(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from vcsync.controllers.framework import pods
-from vcsync.controllers.framework.event_handlers import gathering, standing
+from vcsync.controllers.framework.event_handlers import gathering, selecting
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import View
 from vcsync.kube.cache import Change
@@ -254,15 +254,7 @@ def change_of(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, 
 
 def of_pod(change: Change, view: View) -> Iterable[Key]:
     """Return the Services that a Pod belongs or belonged to, if a field changed that endpoints contain."""
-    pod = standing(change)
-    labels = [each.labels for each in (change.old, change.new) if each is not None]
-    found = []
-    for service in view.of[SERVICES].within(pod.tenant, namespace_of(pod)):
-        spec = read_service(service)
-        if spec.selects:
-            selector = compile_selector(LabelSelector(spec.selector))
-            if any(selector.matches(each) for each in labels):
-                found.append(key_of(service))
+    found = [key_of(each) for each in selecting(SERVICES, change, view)]
     # This comes last, because most Pods have no Service and then need no decoding.
     if (
         found

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import structlog
 
 from vcsync.controllers.framework.commit import Committer
+from vcsync.controllers.framework.event_handlers import standing
 from vcsync.controllers.framework.large_plans import Planner
-from vcsync.controllers.framework.mirror import Key, Mirror, Project
+from vcsync.controllers.framework.mirror import Key, Mirror, Project, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     Action,
     Controller,
@@ -23,11 +24,14 @@ from vcsync.controllers.framework.plan import (
     first_creations,
 )
 from vcsync.controllers.framework.reporting import Reporter
+from vcsync.controllers.framework.selector_index import SELECTORS, Crowded
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.resources import Resource
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 from vcsync.process.marks import run_marked
 from vcsync.tenancy.caches import wait_for_caches
 from vcsync.tenancy.status import skipped_objects
@@ -37,6 +41,13 @@ PER_TENANT = 8
 """Maximum number of one tenant's objects in progress: more than one, so that one that waits does not delay the others."""
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated suffixes, as in Kubernetes: without vowels, so that they form no words."""
+
+EVERYTHING = "/"
+"""Name of the item for all objects of a namespace. No object can have it."""
+CROWD_SECONDS, CROWD_PACE, CROWD_MOST_SECONDS = 1.0, 1000.0, 10.0
+"""Seconds until all objects of a namespace are queued, plus their number divided by the pace, up to a maximum."""
+STEPS_PER_KEY = 10
+"""Steps of a budget that the queueing of one object takes."""
 
 _log = structlog.get_logger(__name__)
 
@@ -74,7 +85,13 @@ class Engine:
         self._serves = serves
         everywhere = server.across_tenants()
         self.mirrors = {
-            resource: Mirror(everywhere, resource, (projects or {}).get(resource), fields=fields)
+            resource: Mirror(
+                everywhere,
+                resource,
+                (projects or {}).get(resource),
+                fields=fields,
+                selector=SELECTORS.get(resource),
+            )
             for resource, fields in _resources(controllers).items()
         }
         self.reporter = Reporter(server)
@@ -129,6 +146,11 @@ class Engine:
         if self._serves(key.tenant):
             self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
 
+    def wake_all(self, controller: str, tenant: str, namespace: str) -> None:
+        """Schedule all objects of a namespace for a controller, once for all calls of some seconds."""
+        after = CROWD_SECONDS + self._keys_of(controller).count(tenant, namespace) / CROWD_PACE
+        self.wake(controller, Key(tenant, namespace, EVERYTHING), min(after, CROWD_MOST_SECONDS))
+
     def end_tenant(self, tenant: str) -> None:
         """Drop the queue of a tenant that is no longer served; reconciles in progress finish."""
         self.work.queue.forget_group(tenant)
@@ -156,8 +178,12 @@ class Engine:
         def queue(change: Change) -> None:
             view = self.view()
             for name, watch in watches:
-                for key in watch.keys(change, view):
-                    self.wake(name, key, watch.gather(change, view, key) if watch.gather else 0.0)
+                try:
+                    for key in watch.keys(change, view):
+                        self.wake(name, key, watch.gather(change, view, key) if watch.gather else 0.0)
+                except Crowded:
+                    at = standing(change)
+                    self.wake_all(name, at.tenant, namespace_of(at))
 
         def wake(change: Change) -> None:
             about = change.new or change.old
@@ -172,6 +198,9 @@ class Engine:
         Raises:
             KubeError: the first failure; the object is retried with backoff.
         """
+        if item.name == EVERYTHING:
+            await self._wake_everything(tenant, item)
+            return None
         controller = self._controllers[item.controller]
         if isinstance(controller, Worker):
             emit = partial(self._committer.emit, controller.reporter, tenant)
@@ -185,6 +214,17 @@ class Engine:
         if outcome.failures:
             raise outcome.failures[0].error
         return plan.again if whole else 0.0
+
+    async def _wake_everything(self, tenant: str, item: Item) -> None:
+        budget = Budget("the objects of a namespace")
+        for envelope in self._keys_of(item.controller).within(tenant, item.namespace):
+            self.wake(item.controller, key_of(envelope))
+            budget.spend(STEPS_PER_KEY)
+            await rest(budget)
+
+    def _keys_of(self, controller: str) -> Mirror:
+        """Return the mirror of the objects that a controller reconciles."""
+        return self.mirrors[self._controllers[controller].watches[0].resource]
 
     def _note(self, tenant: str, name: ObjectName, what: str, version: str) -> None:
         self.work.timeline.add(tenant, name, what, now=time.time(), version=version)

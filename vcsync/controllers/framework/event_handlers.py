@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from vcsync.controllers.framework import ownership
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import View
+from vcsync.controllers.framework.selector_index import few
 from vcsync.kube.cache import Change
 from vcsync.kube.resources import PODS, Resource
 from vcsync.objects.envelope import Envelope
-from vcsync.objects.selectors import Selector
 
 
 def gathering(pace: float, most: float) -> Callable[[Change, View, Key], float]:
@@ -45,14 +45,11 @@ def owner(kind: str, group: str = "") -> Callable[[Change, View], Iterable[Key]]
     return keys
 
 
-def claimant(
-    resource: Resource, selector: Callable[[Envelope], Selector]
-) -> Callable[[Change, View], Iterable[Key]]:
+def claimant(resource: Resource) -> Callable[[Change, View], Iterable[Key]]:
     """Return a function that finds the controllers of an object, past and current, or its possible adopters.
 
     Args:
-        resource: resource of the owners.
-        selector: returns the selector of an owner.
+        resource: resource of the owners, with a selector.
     """
     controlling = owner(resource.kind, resource.group)
 
@@ -61,10 +58,21 @@ def claimant(
         new = change.new
         if controlled or new is None or ownership.controller_of(new) is not None:
             return controlled
-        candidates = view.of[resource].within(new.tenant, namespace_of(new))
-        return [key_of(each) for each in candidates if selector(each).matches(new.labels)]
+        return [key_of(each) for each in selecting(resource, Change(None, new), view)]
 
     return keys
+
+
+def selecting(resource: Resource, change: Change, view: View) -> list[Envelope]:
+    """Return the objects whose selector matches the labels of a changed object, past or current.
+
+    Raises:
+        Crowded: They are too many or too large, or too many selectors would have to be looked at.
+    """
+    at, labels = standing(change), [each.labels for each in (change.new, change.old) if each is not None]
+    if len(labels) > 1 and labels[0] == labels[1]:
+        labels.pop()
+    return few(view.of[resource].selecting(at.tenant, namespace_of(at), *labels))
 
 
 def standing(change: Change) -> Envelope:

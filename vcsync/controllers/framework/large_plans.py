@@ -77,6 +77,9 @@ class _CountedObjects:
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         return self._limit.read(self._of.orphans(tenant, namespace))
 
+    def selecting(self, tenant: str, namespace: str, *labels: Mapping[str, str]) -> list[Envelope]:
+        return self._limit.read(self._of.selecting(tenant, namespace, *labels))
+
 
 class _CountedMirrors(dict[Resource, Objects]):
     """The mirrors that a plan has asked for, with one limit for all."""

@@ -1,10 +1,11 @@
 """One resource of all tenants, kept by one watch, indexed by tenant, namespace and name, and by owner."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from vcsync.controllers.framework.selector_index import SelectorIndex, SelectorOf
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.reflector import Reflector
@@ -46,6 +47,7 @@ class Mirror:
         project: reduces an object before it is kept.
         tenant: tenant of the objects; empty: each object names its own.
         fields: field selector; empty: all objects are kept.
+        selector: returns the selector of an object, for `selecting`.
     """
 
     def __init__(
@@ -56,11 +58,14 @@ class Mirror:
         *,
         tenant: str = "",
         fields: str = "",
+        selector: SelectorOf | None = None,
     ) -> None:
         self.resource = resource
         self.whole = not fields
         self._tenant = tenant
         self._owned: dict[_Drawer, dict[tuple[str, str], None]] = {}
+        self._selector = selector
+        self._selectors = SelectorIndex()
         self._subscribers: list[Callable[[Change], None]] = []
         self.reflector = Reflector(
             client,
@@ -99,6 +104,17 @@ class Mirror:
         """Return the objects of a namespace that name no owner."""
         return self._filed((f"{tenant}/{namespace}",))
 
+    def selecting(self, tenant: str, namespace: str, *labels: Mapping[str, str]) -> list[Envelope]:
+        """Return the objects of a namespace whose selector matches any of some labels.
+
+        Raises:
+            Crowded: Too many selectors would have to be looked at.
+        """
+        place = f"{tenant}/{namespace}"
+        names = dict.fromkeys(name for each in labels for name in self._selectors.matching(place, each))
+        found = (self.reflector.cache.get(place, name) for name in names)
+        return [each for each in found if each is not None]
+
     def observe(self, tenant: str, envelope: Envelope) -> None:
         """Record the server's answer to a write."""
         self.reflector.observe(placed(envelope, tenant))
@@ -126,8 +142,18 @@ class Mirror:
         if change.new is not None:
             for uid in _filed_under(change.new):
                 self._owned.setdefault(uid, {})[change.new.key] = None
+        if self._selector is not None:
+            self._index(change, self._selector)
         for callback in self._subscribers:
             callback(change)
+
+    def _index(self, change: Change, selector: SelectorOf) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            if old is not None:
+                self._selectors.drop(*old.key)
+        elif old is None or old.spec != new.spec:
+            self._selectors.put(*new.key, selector(new))
 
 
 _Drawer = str | tuple[str]

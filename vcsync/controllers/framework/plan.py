@@ -42,6 +42,14 @@ class Objects(Protocol):
         """Return the objects of a namespace that name no owner."""
         ...
 
+    def selecting(self, tenant: str, namespace: str, *labels: Mapping[str, str]) -> list[Envelope]:
+        """Return the objects of a namespace whose selector matches any of some labels.
+
+        Raises:
+            Crowded: Too many selectors would have to be looked at.
+        """
+        ...
+
 
 class View(Struct, frozen=True):
     """The complete input of a plan. `of[resource]` contains that resource's objects; `now` is UTC.
@@ -193,7 +201,8 @@ class Watch(Struct, frozen=True):
 
     Attributes:
         resource: the watched resource.
-        keys: returns the controller's objects that a change may concern.
+        keys: returns the controller's objects that a change may concern, or raises `Crowded`: these may be all of the
+            changed object's namespace, and are looked at later, in turns.
         gather: seconds for which changes of the same object are collected, if a reconcile is expensive or
             a change takes effect only later.
         fields: field selector, for controllers that need few of many objects. The mirror may contain more objects if

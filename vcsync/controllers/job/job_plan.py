@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from vcsync.controllers.framework import ownership
-from vcsync.controllers.framework.event_handlers import own, owner, standing
+from vcsync.controllers.framework.event_handlers import own, owner, selecting, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -42,6 +42,7 @@ from vcsync.controllers.job.objects import (
 from vcsync.kube.cache import Change
 from vcsync.kube.events import ObjectRef
 from vcsync.kube.resources import JOBS, PODS
+from vcsync.objects.envelope import decode
 from vcsync.objects.selectors import compile_selector
 
 GATHER_PER_POD = 0.0001
@@ -140,12 +141,7 @@ def _pods(change: Change, view: View) -> Iterable[Key]:
     owned = list(owner(JOBS.kind, JOBS.group)(change, view))
     if owned or change.new is None or change.new.owners:
         return owned
-    pod = change.new
-    return [
-        key_of(each)
-        for each in view.of[JOBS].within(pod.tenant, namespace_of(pod))
-        if compile_selector(read_job(each).spec.selector).matches(pod.labels)
-    ]
+    return [key_of(each) for each in selecting(JOBS, Change(None, change.new), view)]
 
 
 def _gathered(_change: Change, view: View, key: Key) -> float:
@@ -153,7 +149,7 @@ def _gathered(_change: Change, view: View, key: Key) -> float:
     envelope = view.of[JOBS].get(*key)
     if envelope is None:
         return 0.0
-    status = read_job(envelope).status
+    status = decode(envelope.status, JobStatus)
     return min((status.active + status.succeeded + status.failed) * GATHER_PER_POD, LONGEST_GATHER)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from vcsync.controllers.framework.engine import PER_TENANT, Engine
 from vcsync.controllers.framework.external_tenants import Externals
 from vcsync.controllers.framework.plan import Controller
+from vcsync.controllers.framework.selector_index import Crowded
 from vcsync.controllers.framework.worker import Worker
 from vcsync.controllers.garbagecollector.garbage_collector_controller import Collector
 from vcsync.controllers.garbagecollector.graph import Node
@@ -79,5 +80,8 @@ class Term:
             return
         tenant, resource = node.envelope.tenant, node.resource
         view = self.engine.view()
-        for key in quotas.counting(view, tenant, node.namespace, resource.group, resource.plural):
-            self.engine.wake(quotas.NAME, key, quotas.gathered(view, key))
+        try:
+            for key in quotas.counting(view, tenant, node.namespace, resource.group, resource.plural):
+                self.engine.wake(quotas.NAME, key, quotas.gathered(view, key))
+        except Crowded:
+            self.engine.wake_all(quotas.NAME, tenant, node.namespace)

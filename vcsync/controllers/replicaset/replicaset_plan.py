@@ -203,7 +203,7 @@ def _conditions(before: tuple[Condition, ...], outcome: Outcome, view: View) -> 
 
 
 def _controller(name: str, resource: Resource, read: Callable[[Envelope], Replicas]) -> Controller:
-    claimants = claimant(resource, lambda envelope: read(envelope).selector)
+    claimants = claimant(resource)
     return Controller(
         name,
         (Watch(resource, own), Watch(PODS, claimants, gathering(pace=4000.0, most=1.0))),

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from vcsync.controllers.framework.event_handlers import standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import View, Watch
+from vcsync.controllers.framework.selector_index import few
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
@@ -159,10 +160,14 @@ def _replacing(before: Mapping[str, str] | None, after: Mapping[str, str]) -> di
 
 
 def counting(view: View, tenant: str, namespace: str, group: str, plural: str) -> list[Key]:
-    """Return the quotas of a namespace against which objects of a kind count."""
+    """Return the quotas of a namespace against which objects of a kind count.
+
+    Raises:
+        Crowded: The namespace has too many quotas, or too large ones.
+    """
     return [
         key_of(each)
-        for each in view.of[RESOURCE_QUOTAS].within(tenant, namespace)
+        for each in few(view.of[RESOURCE_QUOTAS].within(tenant, namespace))
         if counted(group, plural, decode(each.spec, _Spec).hard or {})
     ]
 
@@ -201,11 +206,13 @@ def _less(resource: Resource) -> Watch:
 
     def keys(change: Change, view: View) -> Iterable[Key]:
         each = standing(change)
-        quotas = counting(view, each.tenant, namespace_of(each), group, plural)
-        if not quotas or change.old is None or change.new is None:
-            return quotas if change.new is None else ()
-        if resource is PODS and _alike(change.old, change.new):
+        if change.old is None:
             return ()
+        if change.new is not None and resource is PODS and _alike(change.old, change.new):
+            return ()
+        quotas = counting(view, each.tenant, namespace_of(each), group, plural)
+        if not quotas or change.new is None:
+            return quotas
         old, new = to_dict(change.old), to_dict(change.new)
         if usage(group, plural, old) != usage(group, plural, new):
             return quotas

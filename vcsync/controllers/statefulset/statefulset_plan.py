@@ -205,7 +205,7 @@ def _tells_identity(action: Patch) -> bool:
 
 
 _NUMBERED = linear("-[0-9]+$")
-_claimants = claimant(STATEFUL_SETS, lambda envelope: read_stateful_set(envelope).selector)
+_claimants = claimant(STATEFUL_SETS)
 _owners = owner(STATEFUL_SETS.kind, STATEFUL_SETS.group)
 
 

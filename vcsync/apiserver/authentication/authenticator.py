@@ -17,6 +17,7 @@ from vcsync.apiserver.authentication import certificates, tokens
 from vcsync.apiserver.authentication.bound_tokens import BoundObjects
 from vcsync.apiserver.authentication.certificates import CREDENTIAL_ID, CertificateError, Certified
 from vcsync.apiserver.authentication.provider_claims import Identified
+from vcsync.apiserver.authentication.remembered import MAX_REMEMBERED, claims_bytes, user_bytes
 from vcsync.apiserver.authentication.revocations import Revocations
 from vcsync.apiserver.authentication.token_file import TokenFile
 from vcsync.apiserver.authentication.tokens import Claims, TokenError, UnknownTokenError
@@ -26,8 +27,6 @@ from vcsync.apiserver.request.caller import ANONYMOUS, AUTHENTICATED, SYSTEM, UN
 from vcsync.apiserver.tenants.registry import TenantRegistry
 from vcsync.objects.recently_used import RecentlyUsed
 
-MAX_REMEMBERED = 4096
-"""Certificates and tokens whose verified signatures are cached."""
 INVALID = "invalid bearer token"
 _SCHEME_AND_TOKEN = 2
 
@@ -157,7 +156,7 @@ class Authenticator:
         known = self._certificates.get(digest)
         if known is None or self._tenants.by_authority(known.authority) != known.caller.tenant:
             known = await self._certified(der)
-            self._certificates.put(digest, known)
+            self._certificates.put(digest, known, user_bytes(known.caller.user))
         found, caller = known.certified, known.caller
         if not found.not_before <= self._clock() <= found.not_after:
             raise CertificateError("the certificate is not valid now")
@@ -257,7 +256,7 @@ class Authenticator:
         ):
             raise TokenError(INVALID)
         claims = tokens.verified(token, credentials.verification_key, signer.issuer)
-        self._tokens.put(digest, (identifier, tenant, claims))
+        self._tokens.put(digest, (identifier, tenant, claims), claims_bytes(claims))
         return claims
 
 

@@ -19,6 +19,7 @@ from vcsync.apiserver.authentication import provider_claims as outside
 from vcsync.apiserver.authentication import tokens
 from vcsync.apiserver.authentication.provider_calls import CallError, call
 from vcsync.apiserver.authentication.provider_claims import Identified
+from vcsync.apiserver.authentication.remembered import MAX_REMEMBERED, answer_bytes
 from vcsync.apiserver.authentication.tokens import TokenError
 from vcsync.kube.connection import Connection
 from vcsync.kube.errors import CredentialsError
@@ -30,7 +31,6 @@ CACHE_SECONDS = 120.0
 MAX_CALLS = 32
 """Concurrent calls of the webhook. Up to `MAX_WAITING` further requests wait."""
 MAX_WAITING = 256
-MAX_REMEMBERED = 4096
 
 Send = Callable[[bytes], Awaitable[bytes]]
 _log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class ReviewedTokens:
         known = self._answers.get(digest)
         if known is None or not 0 <= self._clock() - known.at < self._cache_seconds:
             known = _Answer(await self._ask(token), self._clock())
-            self._answers.put(digest, known)
+            self._answers.put(digest, known, answer_bytes(known.found))
         if known.found and not self._exists(known.found.tenant):
             raise TokenError("the tenant of the token is gone")
         return known.found

@@ -32,6 +32,8 @@ Raw = Mapping[str, Any]
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MOST_SELECTABLE = 8
+MOST_VERSIONS = 100
+"""Versions of one definition. Each served one takes memory and a part of discovery. kube-apiserver has no such limit."""
 _SHARED = (
     ("subresources", "subresources"), ("schema", "validation"),
     ("additionalPrinterColumns", "additionalPrinterColumns"), ("selectableFields", "selectableFields"),
@@ -50,12 +52,16 @@ class _Options:
 
 def validate(definition: Raw, rules: Rules) -> list[FieldError]:
     """Return the findings on a new definition."""
+    if found := _too_many_versions(definition, MOST_VERSIONS):
+        return found
     found = _name(definition) + check_names(definition) + _whole(definition, _Options(rules))
     return found + check_approval(definition, None)
 
 
 def validate_update(new: Raw, old: Raw, rules: Rules) -> list[FieldError]:
     """Return the findings on an updated definition."""
+    if found := _too_many_versions(new, max(MOST_VERSIONS, len(old["spec"].get("versions") or ()))):
+        return found
     options = _Options(
         rules,
         standing=_unchanged(new, old, "schema"),
@@ -79,6 +85,12 @@ def validate_update(new: Raw, old: Raw, rules: Rules) -> list[FieldError]:
 def validate_status(new: Raw) -> list[FieldError]:
     """Return the findings on an updated status."""
     return _names("status.acceptedNames", (new.get("status") or {}).get("acceptedNames") or {})
+
+
+def _too_many_versions(definition: Raw, most: int) -> list[FieldError]:
+    """Return the finding that stands alone: the others would take time that grows with the square of the versions."""
+    actual = len(definition["spec"].get("versions") or ())
+    return [too_many("spec.versions", actual, most)] if actual > most else []
 
 
 def _immutable(path: str, new: Any, old: Any) -> list[FieldError]:

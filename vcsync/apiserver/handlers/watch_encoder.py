@@ -70,7 +70,10 @@ class WatchEncoder:
         return b"".join([self._cached(each) or run_at_once(self.event(each)) for each in events])
 
     def _cached(self, event: WatchEvent) -> bytes | None:
-        return event.event.encoded.get(self._keys[event.type]) if event.event is not None else None
+        found: bytes | None = (
+            event.event.forms.get(self._keys[event.type]) if event.event is not None else None
+        )
+        return found
 
     async def event(self, event: WatchEvent) -> bytes:
         """Encode one event."""
@@ -88,7 +91,7 @@ class WatchEncoder:
                 obj = await self._encoder.encode_json(self._kind, value, event.revision, self._representation)
                 found = encode.watch_event(event.type, obj)
             if self._shared and event.event is not None:
-                event.event.encoded[self._keys[event.type]] = found
+                event.event.forms.put(self._keys[event.type], found, len(found))
         return found
 
     async def _event_table(self, event: WatchEvent) -> bytes:
@@ -105,16 +108,16 @@ class WatchEncoder:
             objects = await self._encoder.internal(self._kind, [(value, event.revision)])
             found = self._table(event.type, objects[0])
             if event.event is not None:
-                event.event.table = (self._table_key(event), self._encoder.second(), found)
+                event.event.forms.put(self._table_key(event), (self._encoder.second(), found), len(found))
         self._headers = False
         return found
 
     def _known_table(self, event: WatchEvent) -> bytes | None:
         """Return the Table of an event if a watch of the same form has encoded it in this second."""
-        if event.event is None or event.event.table is None:
-            return None
-        key, second, found = event.event.table
-        return found if (key, second) == (self._table_key(event), self._encoder.second()) else None
+        known: tuple[int, bytes] | None = None
+        if event.event is not None:
+            known = event.event.forms.get(self._table_key(event))
+        return known[1] if known is not None and known[0] == self._encoder.second() else None
 
     def _table_key(self, event: WatchEvent) -> str:
         return f"{self._keys[event.type]} {self._include} {self._headers} {self._columns}"

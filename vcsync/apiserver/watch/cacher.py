@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from sys import getsizeof
 
 import structlog
 
@@ -15,6 +16,7 @@ from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.request_info import ALL
 from vcsync.apiserver.storage.interface import Change, Compacted, Store, StoreError, tenant_of
 from vcsync.apiserver.storage.listeners import Listener, notify
+from vcsync.apiserver.watch.forms import EventForms, Forms, forms
 from vcsync.process.marks import run_marked
 
 RECENT_EVENTS = 8192
@@ -47,31 +49,31 @@ class Event:
     Args:
         change: The change.
         tenant: Tenant of the object.
+        shared: Caches the forms of events. None: the event is for one watch.
 
     Attributes:
-        encoded: Encoded forms of the event, by everything that the encoding depends on.
-        table: The last encoded Table of the event, with everything that it depends on besides the time in seconds.
+        forms: Encoded forms of the event, and the labels of the object.
         fields: Selectable fields of the object before and after the change, by kind.
         size: Estimated memory in bytes.
     """
 
-    __slots__ = ("_labels", "change", "encoded", "fields", "size", "table", "tenant")
+    __slots__ = ("change", "fields", "forms", "size", "tenant")
 
-    def __init__(self, change: Change, tenant: str) -> None:
+    def __init__(self, change: Change, tenant: str, shared: Forms | None = None) -> None:
         self.change = change
         self.size = 200 + len(change.value or b"") + len(change.previous or b"")
         self.tenant = tenant
-        self.encoded: dict[str, bytes] = {}
-        self.table: tuple[str, int, bytes] | None = None
+        self.forms = EventForms(forms() if shared is None else shared)
         self.fields: dict[object, dict[str, str]] = {}
-        self._labels: dict[bool, dict[str, str]] = {}
 
     def labels(self, *, before: bool) -> dict[str, str]:
         """Return the object's labels before or after the change."""
-        labels = self._labels.get(before)
+        key = "labels before" if before else "labels"
+        labels: dict[str, str] | None = self.forms.get(key)
         if labels is None:
             value = self.change.previous if before else self.change.value
-            labels = self._labels[before] = stored.labels(value) if value else {}
+            labels = stored.labels(value) if value else {}
+            self.forms.put(key, labels, sum(map(_label_bytes, labels.items())))
         return labels
 
 
@@ -196,6 +198,7 @@ class Cacher:
         self._watchers: dict[Topic, set[CacheWatcher]] = defaultdict(set)
         self._recent: deque[Event] = deque()
         self._recent_bytes = 0
+        self._forms = forms()
         self._oldest_revision = 0
         self._ended = False
         self._to_flush: deque[CacheWatcher] = deque()
@@ -287,7 +290,7 @@ class Cacher:
             if topic is None:
                 continue
             tenant, group, plural = topic
-            event = Event(change, tenant)
+            event = Event(change, tenant, self._forms)
             self._remember(event)
             for each in (topic, (ALL, group, plural)):
                 for watcher in self._watchers.get(each, ()):
@@ -355,7 +358,11 @@ class Cacher:
         tenant, group, plural = topic
         prefix = "" if tenant == ALL else collection_key(tenant, group, plural)
         async for batch in self._store.watch(prefix, after, progress=0.05):
-            events = [Event(each, each.key.partition("/")[0]) for each in batch if each.revision <= until]
+            events = [
+                Event(each, each.key.partition("/")[0], self._forms)
+                for each in batch
+                if each.revision <= until
+            ]
             yield [each for each in events if _is_about(each, topic)]
             if batch.revision >= until:
                 return
@@ -368,6 +375,10 @@ class Cacher:
             if event.change.revision <= until and _is_about(event, topic):
                 events.append(event)
         return reversed(events)
+
+
+def _label_bytes(label: tuple[str, str]) -> int:
+    return 100 + getsizeof(label[0]) + getsizeof(label[1])
 
 
 def _topic(key: str) -> Topic | None:

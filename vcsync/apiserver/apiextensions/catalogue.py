@@ -6,13 +6,13 @@ nothing. Definitions are decoded on demand, and tenants with equal schemas share
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 import structlog
 
-from vcsync.apimachinery.cel.cooperative import evaluate_cooperatively
+from vcsync.apimachinery.cel.cooperative import evaluate_cooperatively, evaluate_in_thread
 from vcsync.apimachinery.crd import conditions, published, unread
 from vcsync.apimachinery.crd.columns import Column, Scale, deprecation, priority, refused_create
 from vcsync.apimachinery.crd.custom_resource import Compiled, compile_version
@@ -142,16 +142,17 @@ class Served:
         """Return the object unchanged: the working form of custom resources is the served version."""
         return working
 
-    async def load(self, stored: list[Object]) -> list[Object]:
-        """Convert stored objects to this version, with defaults and without unknown fields.
+    async def load(self, stored: list[Object], *, large: bool = False) -> list[Object]:
+        """Convert stored objects to this version, with defaults and without unknown fields: on a thread if they are large.
 
         Raises:
             StatusError: 500, the conversion webhook failed.
         """
         found = await self._converter.convert(stored, self.resource.api_version)
-        compiled = self._compiled
-        for each in found:
-            compiled.decode(each, lenient=True)
+        if large:
+            await evaluate_in_thread(self._tenant, partial(_decode, self._compiled, found))
+        else:
+            _decode(self._compiled, found)
         return found
 
     async def store(self, working: Object) -> Object:
@@ -183,6 +184,12 @@ class Served:
         """Return the OpenAPI schemas of this version: definition name -> schema; `v2`: for the document of version 2."""
         version = next(each for each in self._definition["spec"]["versions"] if each["name"] == self._name)
         return published.schemas(self.resource, msgspec.json.decode(msgspec.json.encode(version)), v2=v2)
+
+
+def _decode(compiled: Compiled, objects: Iterable[Object]) -> None:
+    """Decode stored objects, in place."""
+    for each in objects:
+        compiled.decode(each, lenient=True)
 
 
 def _resource(definition: Object, version: Object) -> Resource:

@@ -111,11 +111,14 @@ class Deleter:
         self._check(scope, old["metadata"], record, options)
         if by != "eviction":
             await self._registry.admit_deletion(scope, old, options, named=by == "name")
-        working = copied(old)
+        # Only fields of the metadata change in place, but for the beginning of a special kind. A whole copy may be megabytes.
+        working = {**old, "metadata": dict(old["metadata"])}
         now = scope.context.now
         resource = scope.kind.resource
         uid = old["metadata"].get("uid", "")
         begin = SPECIAL.get((resource.group, resource.plural))
+        if begin:
+            working = copied(old)
         step = begin(working, options, now) if begin else "continue"
         if step == "marked":
             return await self._mark(scope, key, record, working, options)

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 from vcsync.apimachinery import errors
-from vcsync.apimachinery.copies import copied
 from vcsync.apimachinery.errors import Cause, StatusError
 from vcsync.apimachinery.kinds import all_kinds
 from vcsync.apimachinery.patch import managed
@@ -132,7 +131,7 @@ class Evictor:
 
     async def _condition(self, scope: Scope, options: DeleteOptions) -> None:
         async def change(live: Object | None) -> Object:
-            pod = copied(live or {})
+            pod = live or {}
             if options.uid is not None and options.uid != pod["metadata"].get("uid"):
                 raise errors.conflict(
                     "Pod",

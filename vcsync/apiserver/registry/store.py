@@ -32,7 +32,16 @@ from vcsync.apiserver.request.resource import Kind
 from vcsync.apiserver.request.scope import Admission, Admit, Operation, Scope
 from vcsync.apiserver.request.tentative import Tentative
 from vcsync.apiserver.storage import assumptions
-from vcsync.apiserver.storage.interface import Compare, Delete, Outcome, Put, Record, Store, too_wide
+from vcsync.apiserver.storage.interface import (
+    Compare,
+    Delete,
+    Outcome,
+    Put,
+    Record,
+    Store,
+    tenant_of,
+    too_wide,
+)
 from vcsync.process.tasks import retrieve
 
 GENERATE_ATTEMPTS = 8
@@ -527,10 +536,13 @@ class Registry:
         return await asyncio.shield(transaction)
 
     async def load(self, kind: Kind, record: Record) -> Object:
-        """Return the working form of a stored object."""
-        resource = kind.resource
-        obj = stored.unpack(record.value, record.revision, resource.kind, resource.storage_api_version)
-        return (await kind.load([obj]))[0]
+        """Return the working form of a stored object. Large ones are decoded on a thread, one at a time per tenant."""
+        resource, large = kind.resource, is_expensive(record.value)
+        unpack = partial(
+            stored.unpack, record.value, record.revision, resource.kind, resource.storage_api_version
+        )
+        obj = await cooperative.evaluate_in_thread(tenant_of(record.key), unpack) if large else unpack()
+        return (await kind.load([obj], large=large))[0]
 
     async def packed(self, kind: Kind, working: Object) -> bytes:
         """Return the stored form of a working object."""

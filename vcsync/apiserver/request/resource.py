@@ -75,8 +75,11 @@ class Kind(Protocol):
         """Convert an object from its working to its served form."""
         ...
 
-    async def load(self, stored: list[Object]) -> list[Object]:
-        """Convert objects from their stored to their working form. They have kind and apiVersion."""
+    async def load(self, stored: list[Object], *, large: bool = False) -> list[Object]:
+        """Convert objects from their stored to their working form. They have kind and apiVersion.
+
+        `large`: the conversion takes too long for the event loop.
+        """
         ...
 
     async def store(self, working: Object) -> Object:
@@ -126,8 +129,9 @@ class BuiltinKind:
         found = self._in(self._normal(copied(working)), self.resource.api_version)
         return found if self.direct or self.schema is None else walk.normalize(found, self.schema)
 
-    async def load(self, stored: list[Object]) -> list[Object]:
+    async def load(self, stored: list[Object], *, large: bool = False) -> list[Object]:
         """Return the objects unchanged: the rules apply to the storage version."""
+        del large
         return stored
 
     async def store(self, working: Object) -> Object:

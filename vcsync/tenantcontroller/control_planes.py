@@ -63,6 +63,7 @@ class _Record(msgspec.Struct):
     limits_reached: tuple[str, ...] = msgspec.field(name="limitsReached", default=())
     weight: int = 1
     server: str = ""
+    aside: str = ""
 
 
 class _Secret(msgspec.Struct):
@@ -116,8 +117,9 @@ class EmbeddedControlPlanes:
             door=_door(record),
             quota=record.quota,
             suspended=record.suspended,
+            aside=record.aside,
         )
-        if known or found.state != "Present" or found.own_nodes:
+        if known or found.aside or found.state != "Present" or found.own_nodes:
             return found
         admin = await issued.kubeconfig(self._server, tenant.name)
         async with self._open(admin, tenant.name) as control_plane:
@@ -133,6 +135,14 @@ class EmbeddedControlPlanes:
             return None  # There is no embedded control plane, or it does not answer: limits have to wait, nothing else.
         forwarded = record.server and record.phase == "Ready"
         return _door(record) if forwarded else None
+
+    async def why_aside(self, name: str) -> str:
+        """Return why an embedded control plane is set aside; empty: it is not, or the server does not tell."""
+        try:
+            record = msgspec.json.decode(await self._server.request("GET", _path(name)), type=_Record)
+        except (KubeError, msgspec.MsgspecError):
+            return ""
+        return "" if record.server else record.aside
 
     async def limit_requests(self, name: str, limits: dict[str, Any] | None, weight: int) -> None:
         """Set the limits of a tenant's requests (None: the defaults), and its weight.

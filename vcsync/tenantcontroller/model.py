@@ -59,6 +59,7 @@ class ControlPlane(Struct, frozen=True, kw_only=True):
         left: why the deletion of an embedded one is not complete.
         problem: why it cannot be used.
         door: the limits of its requests, if they pass an embedded control plane.
+        aside: why an embedded one is set aside, so that only the operator reaches it. Empty: it is not.
     """
 
     state: Literal["Present", "Creating", "Leaving", "Absent", "Unknown"]
@@ -72,6 +73,7 @@ class ControlPlane(Struct, frozen=True, kw_only=True):
     left: str = ""
     problem: Problem | None = None
     door: Door | None = None
+    aside: str = ""
 
 
 UNKNOWN: Final = ControlPlane(state="Unknown")

@@ -37,6 +37,7 @@ from vcsync.tenantcontroller.model import (
 )
 from vcsync.tenantcontroller.quota import NOT_ENFORCED, is_set, quota_problem
 from vcsync.tenantcontroller.request_limits import wanted, within
+from vcsync.tenantcontroller.set_aside import while_aside
 from vcsync.tenantcontroller.template import NOT_APPLIED, aspect
 
 LIMITS: Final = ("weight", "quota", "defaultQuota", "sliceSize", "suspended", "failover", "failBack")
@@ -66,7 +67,7 @@ def plan(seen: Seen) -> Plan:
     """Return the next step for a Tenant, and its conditions until then."""
     tenant = seen.tenant
     if is_registered_only(tenant, seen.virtual_cluster):
-        return _registered(seen)
+        return while_aside(_registered(seen), seen)
     managed = names.TENANT_FINALIZER in tenant.finalizers
     if tenant.deleting:
         return _deletion(seen) if managed else Plan(phase="Terminating")
@@ -74,7 +75,7 @@ def plan(seen: Seen) -> Plan:
         return Plan(
             step=Step.MANAGE, aspects=_pending("Pending", "the tenant controller has seen the Tenant")
         )
-    made = _creation(seen)
+    made = while_aside(_creation(seen), seen)
     shown = aspect(seen.template, seen.template_problem, applied=made.applied)
     return replace(made, aspects=(*made.aspects, *shown))
 

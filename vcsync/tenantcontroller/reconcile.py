@@ -179,7 +179,10 @@ class Reconciler:
             vc = await self._find_virtual_cluster(tenant.name)
         else:  # One that was made by hand may have another name or namespace.
             vc = await find(self._meta, tenant.name)
-        if is_registered_only(tenant, vc) or names.TENANT_FINALIZER not in tenant.finalizers:
+        if is_registered_only(tenant, vc):
+            aside = await self._embedded.why_aside(tenant.name)
+            return Seen(tenant=tenant, virtual_cluster=vc, control_plane=replace(UNKNOWN, aside=aside))
+        if names.TENANT_FINALIZER not in tenant.finalizers:
             return Seen(tenant=tenant, virtual_cluster=vc)
         seen = Seen(tenant=tenant, virtual_cluster=vc, control_plane=await self._find_control_plane(tenant))
         if not tenant.deleting:

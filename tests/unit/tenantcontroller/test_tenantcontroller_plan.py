@@ -244,6 +244,7 @@ PLANES = st.builds(
     own_nodes=st.booleans(),
     kubeconfig_version=st.sampled_from(["", "7"]),
     problem=st.sampled_from([None, Problem("Trouble", "a message")]),
+    aside=st.sampled_from(["", "its work stalled the server"]),
 )
 VIRTUAL_CLUSTERS = st.none() | st.builds(
     vc,

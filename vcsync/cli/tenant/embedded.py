@@ -10,6 +10,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from vcsync.api import names
 from vcsync.api.names import InvalidName, is_dns_label
 from vcsync.cli.command.common import meta_kubeconfig, meta_option, note, output_option
 from vcsync.cli.command.errors import FailedError, WrongInputError
@@ -29,8 +30,6 @@ from vcsync.registration.registered import find
 ADMIN_KUBECONFIG = "admin.kubeconfig"
 RESERVED = frozenset({"all", "system"})
 """Reserved names."""
-SET_ASIDE = "SetAside"
-"""Shown as the phase of a tenant that is set aside."""
 
 name_argument = click.argument("tenant", metavar="NAME")
 data_option = click.option(
@@ -176,7 +175,8 @@ def _is_tenant(space: _Listed) -> bool:
 
 def _print(found: Sequence[_Listed], form: str) -> None:
     rows = [
-        (each.name, SET_ASIDE if each.aside else each.phase, each.controllers, each.created) for each in found
+        (each.name, names.SET_ASIDE if each.aside else each.phase, each.controllers, each.created)
+        for each in found
     ]
     header = ("NAME", "PHASE", "CONTROLLERS", "CREATED")
     print_objects(

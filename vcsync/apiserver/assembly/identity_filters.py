@@ -47,6 +47,10 @@ class IdentityFilters(Rights):
         """Return why a tenant is set aside, or an empty text if it is not."""
         return self._identity.tenants.why_aside(tenant)
 
+    def aside(self) -> int:
+        """Return the number of tenants that are set aside."""
+        return self._identity.tenants.aside()
+
     def tenants(self) -> Sequence[str]:
         """Return all tenants in order, including those that are being created or deleted."""
         return self._identity.tenants.spaces()

@@ -386,6 +386,7 @@ def assemble(
     controller = DefinitionController(store, ApiServices(store, catalogue, now), now)
 
     metrics = RequestMetrics()
+    metrics.aside.set_function(identity.aside)
     if meter is not None:
         metrics.registry.register(TenantUsage(meter.totals))
     if limiter is not None:

@@ -14,3 +14,7 @@ class ServerIdentity(Identity, Reviews, Operator, Protocol):
     def tenants(self) -> Sequence[str]:
         """Return all tenants, in order."""
         ...
+
+    def aside(self) -> int:
+        """Return the number of tenants that are set aside."""
+        ...

@@ -35,6 +35,11 @@ class RequestMetrics:
             "Requests, and changes of the store, that met an unexpected error; the log has each of them.",
             registry=self.registry,
         )
+        self.aside = Gauge(
+            "vcsync_tenants_set_aside",
+            "Tenants that only the operator reaches, because their work stalled the server.",
+            registry=self.registry,
+        )
         self.tenants = TenantMetrics()
 
     def text(self, tenant: str) -> bytes:

@@ -32,6 +32,9 @@ class Anybody:
     def why_aside(self, tenant):
         return ""
 
+    def aside(self):
+        return 0
+
     def tenants(self):
         return ["a"]
 

@@ -40,6 +40,9 @@ class Anybody:
     def why_aside(self, tenant):
         return ""
 
+    def aside(self):
+        return 0
+
     def tenants(self):
         return ["a"]
 

@@ -13,6 +13,7 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import User
 from vcsync.apiserver.assembly.identity import Identity
 from vcsync.apiserver.assembly.identity_filters import IdentityFilters
+from vcsync.apiserver.assembly.server import assemble
 from vcsync.apiserver.filters.set_aside import blamed_tenant, refuse_set_aside
 from vcsync.apiserver.operator.lifecycle import Endpoint
 from vcsync.apiserver.request.caller import UNAUTHENTICATED, Caller
@@ -141,6 +142,20 @@ async def test_all_processes_know_who_is_set_aside(identity: Identity, store: Sq
         assert each.tenants.why_aside("acme")
     await identity.lifecycle.release("acme")
     assert not identity.tenants.why_aside("acme")
+
+
+async def test_a_metric_of_the_operator_counts_the_tenants_that_are_set_aside(
+    identity: Identity, store: SqliteStore
+) -> None:
+    plane = assemble(store, IdentityFilters(identity))
+    await identity.lifecycle.create("acme")
+    for _ in range(2):
+        await identity.lifecycle.stalled("acme", "request", sure=True)
+    metrics = plane.server._metrics
+    assert b"vcsync_tenants_set_aside 1.0" in metrics.text("system")
+    assert b"vcsync_tenants_set_aside" not in metrics.text("acme")
+    await identity.lifecycle.release("acme")
+    assert b"vcsync_tenants_set_aside 0.0" in metrics.text("system")
 
 
 async def test_the_operators_space_and_clusters_are_never_set_aside(identity: Identity) -> None:

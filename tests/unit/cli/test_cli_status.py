@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
+from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, TENANTS, VIRTUAL_CLUSTERS
 from vcsync.cli.status import alarms, commands
 from vcsync.kube.resources import EVENTS, Resource
 from vcsync.objects.envelope import Envelope, parse
@@ -34,6 +34,11 @@ def warning(tenant: str, reason: str, last: str) -> Envelope:
     )
 
 
+def tenant(name: str, reason: str) -> Envelope:
+    ready = {"type": "Ready", "status": "False", "reason": reason, "lastTransitionTime": NOW}
+    return envelope(name, status={"conditions": [ready | {"message": f"why of {name}"}]})
+
+
 NOW, BEFORE = "2026-01-02T03:04:05+00:00", "2026-01-02T03:02:36+00:00"
 LISTED: dict[Resource, list[Envelope]] = {
     SUPER_CLUSTERS: [envelope(name, spec={"id": name}) for name in ("r1", "r2", "r10")],
@@ -44,6 +49,7 @@ LISTED: dict[Resource, list[Envelope]] = {
         envelope("vc-d", "vcsync", spec={}),
     ],
     NAMESPACE_PLACEMENTS: [placement("a", "web"), placement("b", "api"), placement("a", "api")],
+    TENANTS: [tenant("b", "SetAside"), tenant("a", "SetAside"), tenant("c", "Suspended")],
     EVENTS: [warning("b", "Two", NOW), warning("a", "One", BEFORE), warning("a", "One", NOW)],
 }
 ROLES = {name: {"ready": True} for name in ("syncer r2", "nsscheduler", "syncer r1")}
@@ -93,3 +99,13 @@ def test_rows_are_sorted_by_name_and_warnings_newest_first(shown: Any) -> None:
     warnings = [(each["tenant"], each["last"]) for each in document["warnings"]]
     assert warnings == [("a", NOW), ("b", NOW), ("a", BEFORE)]
     assert list(document["roles"]) == ["nsscheduler", "syncer r1", "syncer r2"]
+
+
+def test_tenants_that_are_set_aside_are_shown_with_the_reason(shown: Any) -> None:
+    lines = shown((0, 1, 2)).splitlines()
+    phases = {line.split()[0]: line.split()[1] for line in lines if line.startswith(("a ", "b ", "vc-d "))}
+    assert {"a ", "b "} <= {line[:2] for line in lines if "why of" in line}
+    assert phases["vc-d"] == "Pending"
+    assert any(line.split()[:2] == ["a", "SetAside"] for line in lines)
+    document = json.loads(shown((0, 1, 2), "-o", "json"))
+    assert [each["aside"] for each in document["tenants"]] == ["why of a", "why of b", ""]

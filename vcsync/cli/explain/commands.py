@@ -21,6 +21,7 @@ from vcsync.cli.explain.story import namespace_story, pod_story, score_lines, tr
 from vcsync.cli.explain.super_story import super_story
 from vcsync.cli.status.troubles import sentences
 from vcsync.cli.super.commands import read_ledger
+from vcsync.cli.tenant.aside import sentences as aside_sentences
 from vcsync.cli.whatif.reading import read_pool, slice_of
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.client import Client
@@ -106,6 +107,7 @@ def namespace(target: str, form: str, meta: str | None) -> None:
 async def _explain_namespace(tenant: str, name: str, form: str, meta: str | None) -> None:
     async with meta_client(meta) as client:
         vc = await require_tenant(client, tenant)
+        aside = await aside_sentences(client, vc.spec.tenant or vc.name)
         placement = await _placement(client, vc, name)
         supers = await _supers(client)
         ledger = await read_ledger(client)
@@ -114,7 +116,7 @@ async def _explain_namespace(tenant: str, name: str, form: str, meta: str | None
     story = namespace_story(f"{tenant}/{name}", placement, supers, datetime.now(UTC), ledger)
     if form == "wide" and placement is not None:
         story += score_lines(placement)
-    story += sentences(vc)
+    story += aside + sentences(vc)
     _tell(story, {"placement": _facts(placement)}, form, f"namespace/{tenant}/{name}")
 
 

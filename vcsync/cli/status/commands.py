@@ -19,6 +19,7 @@ from vcsync.cli.command.terminal import say
 from vcsync.cli.status import alarms, troubles
 from vcsync.cli.super import commands as supers
 from vcsync.cli.tenant import commands as tenants
+from vcsync.cli.tenant.aside import set_aside
 from vcsync.tenancy.distribution import ledger_of
 from vcsync.tenancy.health import judge_all_stored
 
@@ -45,6 +46,7 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
         clients = [VirtualCluster.from_envelope(one) for one in await client.list(VIRTUAL_CLUSTERS)]
         ledger = [NamespacePlacement.from_envelope(one) for one in await client.list(NAMESPACE_PLACEMENTS)]
         warned = await alarms.alarms(client)
+        aside = await set_aside(client)
     pool.sort(key=lambda one: one.name)
     clients.sort(key=lambda one: (one.spec.tenant or one.name, one.namespace, one.name))
     ledger.sort(key=lambda one: (tenant_of(one, clients), one.name, one.namespace))
@@ -59,25 +61,26 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
     if form in ("json", "yaml"):
         answer: dict[str, Any] = {
             "superClusters": [supers.as_plain(one, dealt, judged[one.name]) for one in pool],
-            "tenants": [tenants.as_plain(one) for one in clients],
+            "tenants": [tenants.as_plain(one, aside) for one in clients],
             "namespaces": [as_plain(one, clients) for one in ledger],
             "warnings": msgspec.to_builtins(warned),
         }
         say(document(answer | ({"roles": roles} if endpoint else {}), form))
         return
     of_pool = [supers.row(one, dealt, judged[one.name]) for one in pool]
+    of_tenants = [tenants.row(one, aside) for one in clients]
     if form == "wide":
         say(wide(supers.HEADER, of_pool, supers.WIDE_HEADER, map(supers.wide_row, pool)))
         say()
-        more = map(tenants.wide_row, clients)
-        say(wide(tenants.HEADER, map(tenants.row, clients), tenants.WIDE_HEADER, more))
+        more = (tenants.wide_row(one, aside) for one in clients)
+        say(wide(tenants.HEADER, of_tenants, tenants.WIDE_HEADER, more))
     else:
         say(table(supers.HEADER, of_pool))
         say()
-        say(table(tenants.HEADER, map(tenants.row, clients)))
+        say(table(tenants.HEADER, of_tenants))
     say()
     say(table(NAMESPACES_HEADER, (row(one, clients) for one in ledger)))
-    if wrong := troubles.rows(clients):
+    if wrong := troubles.rows_aside(aside) + troubles.rows(clients):
         say()
         say(table(troubles.HEADER, wrong))
     if warned:

@@ -1,7 +1,8 @@
 """Faults of tenants that VirtualClusters report, for `status`, `explain` and `brake status`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from vcsync.api.conditions import Condition
 from vcsync.api.objects import VirtualCluster
 from vcsync.cli.command.output import age
 from vcsync.tenancy.troubles import problems
@@ -20,6 +21,13 @@ def rows(tenants: Iterable[VirtualCluster]) -> list[tuple[str, ...]]:
         )
         for vc in tenants
         for condition in problems(vc.status.conditions)
+    ]
+
+
+def rows_aside(aside: Mapping[str, Condition]) -> list[tuple[str, ...]]:
+    """Return the tenants that are set aside as rows of the same table."""
+    return [
+        (name, age(why.last_transition_time), why.reason, why.message) for name, why in sorted(aside.items())
     ]
 
 

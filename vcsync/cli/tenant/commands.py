@@ -1,6 +1,7 @@
 """`vcsync tenant ...`: manages tenants with control planes of their own."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import click
 
 from vcsync.api import names
+from vcsync.api.conditions import Condition
 from vcsync.api.names import InvalidName, is_dns_label, new_cluster_key
 from vcsync.api.objects import VirtualCluster, to_wire
 from vcsync.api.resources import VIRTUAL_CLUSTERS
@@ -35,6 +37,7 @@ from vcsync.cli.tenant import leave as departures
 from vcsync.cli.tenant import release as releases
 from vcsync.cli.tenant import rotate as rotation
 from vcsync.cli.tenant import suspend as suspension
+from vcsync.cli.tenant.aside import set_aside
 from vcsync.cli.tenant.connect import connect
 from vcsync.cli.tenant.dns import dns, dns_image_option, install, new_name_server, with_dns_option
 from vcsync.cli.tenant.limits import (
@@ -285,14 +288,18 @@ HEADER = ("NAME", "PHASE", "WEIGHT", "QUOTA", "DEFAULT QUOTA", "ROOT NAMESPACE")
 async def _list(form: str, meta: str | None) -> None:
     async with meta_client(meta) as client:
         found = await virtual_clusters(client)
+        aside = await set_aside(client)
     print_objects(
-        [as_plain(vc) for vc in found],
+        [as_plain(vc, aside) for vc in found],
         form,
         HEADER,
-        [row(vc) for vc in found],
+        [row(vc, aside) for vc in found],
         names=[name_of(vc) for vc in found],
-        more=(WIDE_HEADER, [wide_row(vc) for vc in found]),
+        more=(WIDE_HEADER, [wide_row(vc, aside) for vc in found]),
     )
+    if form == "table":
+        for name in sorted({vc.spec.tenant or vc.name for vc in found} & aside.keys()):
+            note(f"tenant {name}: {aside[name].message}")
 
 
 WIDE_HEADER = ("VIRTUALCLUSTER", "SLICE SIZE", "FAILOVER", "FAIL BACK", "MESSAGE")
@@ -303,39 +310,48 @@ def name_of(vc: VirtualCluster) -> str:
     return f"tenant/{vc.spec.tenant or vc.name}"
 
 
-def wide_row(vc: VirtualCluster) -> tuple[str, ...]:
+def wide_row(vc: VirtualCluster, aside: Mapping[str, Condition]) -> tuple[str, ...]:
     """Return the additional columns of a wide table."""
     return (
         f"{vc.namespace}/{vc.name}",
         amounts(vc.spec.slice_size or {}),
         shown_failover(vc.spec.failover),
         vc.spec.fail_back or "",
-        vc.status.message,
+        _why_aside(vc, aside) or vc.status.message,
     )
 
 
-def as_plain(vc: VirtualCluster) -> dict[str, Any]:
+def as_plain(vc: VirtualCluster, aside: Mapping[str, Condition]) -> dict[str, Any]:
     """Return a tenant as plain values for JSON and YAML."""
     return {
         "name": vc.spec.tenant or vc.name,
         "virtualCluster": f"{vc.namespace}/{vc.name}",
         "deleting": vc.deleting,
+        "aside": _why_aside(vc, aside),
         "spec": to_wire(vc.spec),
         "status": to_wire(vc.status),
     }
 
 
-def _phase(vc: VirtualCluster) -> str:
+def _why_aside(vc: VirtualCluster, aside: Mapping[str, Condition]) -> str:
+    """Return why a tenant is set aside; empty: it is not."""
+    why = aside.get(vc.spec.tenant or vc.name)
+    return "" if why is None else why.message
+
+
+def _phase(vc: VirtualCluster, aside: Mapping[str, Condition]) -> str:
     if vc.deleting:
         return "Removing"
+    if _why_aside(vc, aside):
+        return names.SET_ASIDE
     return names.SUSPENDED if vc.spec.suspended else vc.status.phase or "Pending"
 
 
-def row(vc: VirtualCluster) -> tuple[str, ...]:
-    """Format a tenant as a row of the table."""
+def row(vc: VirtualCluster, aside: Mapping[str, Condition]) -> tuple[str, ...]:
+    """Format a tenant as a row of the table. `aside`: see `set_aside`."""
     return (
         vc.spec.tenant or vc.name,
-        _phase(vc),
+        _phase(vc, aside),
         str(vc.spec.weight),
         amounts(vc.spec.quota),
         amounts(vc.spec.default_quota),

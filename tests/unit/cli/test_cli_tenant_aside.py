@@ -15,7 +15,7 @@ from vcsync.cli.explain import commands as explain
 from vcsync.cli.tenant import commands as tenants
 from vcsync.cli.tenant.aside import sentences, set_aside
 from vcsync.kube.client import Client
-from vcsync.kube.errors import NotFound, Status, api_error
+from vcsync.kube.errors import api_error
 
 TOLD = "its control plane is set aside: WHY. Remove the cause, and then run 'vcsync tenant release acme'"
 
@@ -87,10 +87,13 @@ def test_an_explanation_that_needs_its_control_plane_repeats_its_refusal(
     assert f"tenant acme is set aside: {TOLD}" in explanation[0]
 
 
-async def test_a_meta_cluster_without_tenants_has_none_set_aside(meta: MemoryCluster) -> None:
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_meta_cluster_that_shows_no_tenants_has_none_set_aside(
+    meta: MemoryCluster, code: int
+) -> None:
     def refuse(_verb: str, plural: str, _name: str) -> None:
         if plural == TENANTS.plural:
-            raise NotFound(Status(404, "NotFound", "page not found"), endpoint="meta")
+            raise api_error(code, b"{}", endpoint="meta")
 
     client = cast("Client", meta)
     assert [*await set_aside(client)] == ["acme"]

@@ -7,7 +7,7 @@ from vcsync.api.conditions import Condition, condition_of
 from vcsync.api.objects import InvalidObject, Tenant
 from vcsync.api.resources import TENANTS
 from vcsync.kube.client import Client
-from vcsync.kube.errors import NotFound
+from vcsync.kube.errors import Forbidden, NotFound
 from vcsync.objects.envelope import Envelope
 
 
@@ -22,7 +22,10 @@ async def set_aside(client: Client) -> dict[str, Condition]:
     """
     try:
         found = await client.list(TENANTS)
-    except NotFound:  # The meta cluster has no Tenants: an earlier version was installed.
+    except (
+        NotFound,
+        Forbidden,
+    ):  # An earlier version has no Tenants, and a caller's rights may be of that time.
         return {}
     return {each.name: why for each in found if (why := _condition(each)) is not None}
 
@@ -35,7 +38,7 @@ async def sentences(client: Client, tenant: str) -> list[str]:
     """
     try:
         why = _condition(await client.get(TENANTS, tenant))
-    except NotFound:
+    except (NotFound, Forbidden):
         return []
     return [] if why is None else [f"{why.reason}: {why.message}."]
 

@@ -1,7 +1,7 @@
 """A cache of the most recently used values. Pure."""
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -48,6 +48,12 @@ class RecentlyUsed(Generic[_Key, _Value]):
         while self._used > self._capacity:
             _, (_, dropped) = self._values.popitem(last=False)
             self._used -= dropped
+
+    def drop(self, unwanted: Callable[[_Value], bool]) -> None:
+        """Drop the values for which a function returns true."""
+        for key in [key for key, (value, _) in self._values.items() if unwanted(value)]:
+            _, size = self._values.pop(key)
+            self._used -= size
 
     def clear(self) -> None:
         """Drop all values."""

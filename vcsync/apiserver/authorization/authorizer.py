@@ -172,7 +172,8 @@ class Authorizer:
                 return Decision(False, "" if UNAUTHENTICATED in caller.user.groups else prohibited)
         if caller.home:
             return guests.decide(await self.policy(caller.tenant), caller.grants, asked)
-        held = (await self.policy(caller.tenant)).held(caller.user, asked.namespace)
+        policy = await self.policy(caller.tenant)
+        held = await policy.held_in_turns(caller.user, asked.namespace)
         decision = held.decide(asked)
         if held.slow:
             await turn()

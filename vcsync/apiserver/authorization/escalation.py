@@ -115,11 +115,11 @@ def _but_housekeeping(found: Mapping[str, Any]) -> dict[str, Any]:
 async def _check_role(write: Write) -> None:
     name = write.name if write.old else ""
     asked = Attributes("escalate", group=GROUP, resource=write.plural, namespace=write.namespace, name=name)
-    if write.policy.decide(write.user, asked).allowed:
+    if (await write.policy.held_in_turns(write.user, asked.namespace)).decide(asked).allowed:
         return
     await _check_rules(write, parse_rules(write.new.get("rules")))
     if _aggregates(write.new) or _aggregates(write.old or {}):
-        held = write.policy.held(write.user, write.namespace)
+        held = await write.policy.held_in_turns(write.user, write.namespace)
         lacking, _ = await _lacking(write, held, FULL_AUTHORITY)
         if lacking:
             raise write.refused(AGGREGATION)
@@ -139,7 +139,7 @@ async def _check_binding(write: Write) -> None:
         namespace=write.namespace,
         name=role,
     )
-    if write.policy.decide(write.user, asked).allowed:
+    if (await write.policy.held_in_turns(write.user, asked.namespace)).decide(asked).allowed:
         return
     rules = write.policy.rules_of(kind, role, write.namespace)
     if rules is None:
@@ -148,7 +148,7 @@ async def _check_binding(write: Write) -> None:
 
 
 async def _check_rules(write: Write, wanted: Sequence[Rule]) -> None:
-    held = write.policy.held(write.user, write.namespace)
+    held = await write.policy.held_in_turns(write.user, write.namespace)
     lacking, complete = await _lacking(write, held, wanted)
     if lacking:
         raise write.refused(_escalation_message(write, lacking, held, complete=complete))

@@ -1,11 +1,11 @@
-"""The RBAC policy of one tenant: its roles and bindings, indexed for decisions. Pure.
+"""The RBAC policy of one tenant: its roles and bindings, indexed for decisions.
 
 Behaviour: kubernetes `plugin/pkg/auth/authorizer/rbac/rbac.go` and `pkg/registry/rbac/validation/rule.go`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
 from msgspec import Struct
 
@@ -22,13 +22,15 @@ from vcsync.apiserver.authorization.limits import (
 from vcsync.apiserver.authorization.rbac import Rule, allows
 from vcsync.apiserver.authorization.rule_index import RuleIndex, rule_index
 from vcsync.apiserver.request.caller import Asked, Decision
+from vcsync.objects.budget import Budget
 from vcsync.objects.recently_used import RecentlyUsed
+from vcsync.process.loop_turns import rest
 
 GROUP = "rbac.authorization.k8s.io"
 ACCOUNT_PREFIX = "system:serviceaccount:"
 ALWAYS_HELD = frozenset({"cluster-admin", names.TENANT_ADMINS})
 """ClusterRoleBindings that count beyond all limits, so that administrators can repair a tenant that exceeds them."""
-MAX_REMEMBERED = 4 * 2**20
+MAX_REMEMBERED = 6 * 2**20
 """Bytes of cached permissions of one tenant's users."""
 FEW_RULES = 64
 """Rules that a decision looks through one by one."""
@@ -36,7 +38,9 @@ SLOW_RULES = 2000
 """Rules from which on a decision may take a millisecond."""
 MAX_INDEXED = 5_000
 """Resources in the rules of one user up to which they are indexed."""
-_HELD_BYTES, _GRANT_BYTES, _KEY_BYTES = 400, 150, 40
+_HELD_BYTES, _GRANT_BYTES, _ROLE_BYTES, _KEY_BYTES = 400, 150, 120, 40
+_VALUES_PER_STEP = 50
+"""Values of a role that are counted in about a microsecond."""
 
 Rules = tuple[Rule, ...]
 
@@ -91,6 +95,7 @@ class Held:
         problems: Which roles are missing, and which limit is exceeded, for messages. Empty: none.
         incomplete: Whether bindings or roles beyond the limits grant nothing.
         index: The rules by resource, if there are many.
+        roles: Namespace and name of all roles on which it depends.
     """
 
     grants: tuple[Grant, ...]
@@ -98,6 +103,7 @@ class Held:
     problems: str = ""
     incomplete: bool = False
     index: RuleIndex | None = None
+    roles: frozenset[tuple[str, str]] = frozenset()
 
     def rules(self) -> Iterable[Rule]:
         """Return the rules of all roles in their order."""
@@ -126,11 +132,22 @@ class Held:
     def size(self) -> int:
         """The approximate size in bytes."""
         index = 0 if self.index is None else self.index.size
-        return _HELD_BYTES + _GRANT_BYTES * len(self.grants) + len(self.problems) + index
+        lists = _GRANT_BYTES * len(self.grants) + _ROLE_BYTES * len(self.roles)
+        return _HELD_BYTES + lists + len(self.problems) + index
 
 
-_Positions = dict[str, int]
-"""The bindings of one scope that name a subject: by name, the position of the subject among the subjects."""
+_serials = count()
+
+
+class _Positions(dict[str, int]):
+    """The bindings of one scope that name a subject: by name, the position of the subject among the subjects.
+
+    Attributes:
+        serial: A number that nothing else has had, which changes with the bindings.
+    """
+
+    __slots__ = ("serial",)
+    serial: int
 
 
 class Policy:
@@ -150,13 +167,15 @@ class Policy:
         self._weights: dict[tuple[str, str], Weight] = {}
         self._bindings: dict[tuple[str, str], Binding] = {}
         self._by_subject: dict[tuple[str, str, str], _Positions] = {}
+        self._role_changes = 0
         self._remembered: RecentlyUsed[tuple[int, ...], Held] = RecentlyUsed(MAX_REMEMBERED)
         for binding in bindings:
             self._bind(binding)
 
     def set_role(self, namespace: str, name: str, rules: Rules | None) -> None:
         """Set the rules of a Role, or of a ClusterRole if `namespace` is empty. None removes the role."""
-        self._remembered.clear()
+        self._role_changes += 1
+        self._remembered.drop(lambda held: (namespace, name) in held.roles)
         self._weights.pop((namespace, name), None)
         if rules is None:
             self._roles.pop((namespace, name), None)
@@ -165,11 +184,11 @@ class Policy:
 
     def set_binding(self, namespace: str, name: str, binding: Binding | None) -> None:
         """Set the binding of a name. None removes it."""
-        self._remembered.clear()
         old = self._bindings.pop((namespace, name), None)
         for key in _positions(old) if old else ():
             positions = self._by_subject[key]
             del positions[name]
+            positions.serial = next(_serials)
             if not positions:
                 del self._by_subject[key]
         if binding is not None:
@@ -178,7 +197,9 @@ class Policy:
     def _bind(self, binding: Binding) -> None:
         self._bindings[binding.namespace, binding.name] = binding
         for key, position in _positions(binding).items():
-            self._by_subject.setdefault(key, {})[binding.name] = position
+            positions = self._by_subject.setdefault(key, _Positions())
+            positions[binding.name] = position
+            positions.serial = next(_serials)
 
     def held(self, user: User, namespace: str) -> Held:
         """Return the permissions of a user in a namespace. Without a namespace, those at the cluster scope only.
@@ -186,13 +207,38 @@ class Policy:
         Users whom the same bindings name share the result.
         """
         bound = self._bound(user, namespace)
-        # An identity is of the same bindings until a binding changes, which clears the cache.
-        key = tuple(id(positions) for _, positions in bound)
+        key = _cache_key(bound)
         found = self._remembered.get(key)
         if found is None:
-            found = self._held(bound)
-            self._remembered.put(key, found, found.size + _KEY_BYTES * len(key))
+            collecting = self._collect(bound)
+            try:
+                while True:
+                    next(collecting)
+            except StopIteration as done:
+                found = self._remember(key, done.value)
         return found
+
+    async def held_in_turns(self, user: User, namespace: str) -> Held:
+        """Return the same as `held`. Other tasks run while many bindings are collected."""
+        bound = self._bound(user, namespace)
+        key, changes = _cache_key(bound), self._role_changes
+        found = self._remembered.get(key)
+        if found is not None:
+            return found
+        collecting, budget = self._collect(bound), Budget("the permissions of a user")
+        try:
+            while True:
+                budget.spend(next(collecting))
+                await rest(budget)
+        except StopIteration as done:
+            held: Held = done.value
+        if (key, changes) == (_cache_key(bound), self._role_changes):
+            self._remember(key, held)
+        return held
+
+    def _remember(self, key: tuple[int, ...], held: Held) -> Held:
+        self._remembered.put(key, held, held.size + _KEY_BYTES * len(key))
+        return held
 
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
         """Return the grants of a user in a namespace: the first binding of each role, sorted by binding."""
@@ -209,25 +255,32 @@ class Policy:
                     found.append((scope, positions))
         return found
 
-    def _held(self, bound: Sequence[tuple[str, _Positions]]) -> Held:
-        """Collect the grants of subjects, within the limits."""
+    def _collect(self, bound: Sequence[tuple[str, _Positions]]) -> Generator[int, None, Held]:
+        """Collect the grants of subjects, within the limits. Yields the steps that it has taken.
+
+        Bindings count as they are when it begins.
+        """
         chosen, exceeded = _chosen(bound)
         account = Account()
         grants: list[Grant] = []
-        for scope, name in sorted(chosen):
-            binding = self._bindings[scope, name]
+        roles: set[tuple[str, str]] = set()
+        for scope, name, binding, position in [
+            (*place, self._bindings[place], chosen[place]) for place in sorted(chosen)
+        ]:
+            roles.add(("" if binding.role_kind == "ClusterRole" else scope, binding.role_name))
             rules = self.rules_of(binding.role_kind, binding.role_name, scope)
             weight = self.weight_of(binding.role_kind, binding.role_name, scope)
             if account.admit(_role(binding), weight, always=_is_always_held(scope, name)):
-                subject = binding.subjects[chosen[scope, name]]
                 missing = "" if rules is not None else _not_found(binding)
-                grants.append(Grant(binding, subject, rules or (), missing))
+                grants.append(Grant(binding, binding.subjects[position], rules or (), missing))
+            yield 1 + weight.values // _VALUES_PER_STEP
         exceeded = exceeded or account.exceeded
         absent = named(each.missing for each in grants if each.missing)
         problems = [*absent, EXCEEDED] if exceeded else absent
         told = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
-        count = sum(len(each.rules) for each in grants)
-        return Held(tuple(grants), count, told, exceeded, _index(grants) if count >= FEW_RULES else None)
+        rule_count = sum(len(each.rules) for each in grants)
+        index = _index(grants) if rule_count >= FEW_RULES else None
+        return Held(tuple(grants), rule_count, told, exceeded, index, frozenset(roles))
 
     def rules_of(self, kind: str, name: str, namespace: str) -> Rules | None:
         """Return the rules of the role that a binding refers to, or None if it does not exist."""
@@ -249,6 +302,11 @@ class Policy:
     def decide(self, user: User, asked: Asked) -> Decision:
         """Decide a request of a user."""
         return self.held(user, asked.namespace).decide(asked)
+
+
+def _cache_key(bound: Sequence[tuple[str, _Positions]]) -> tuple[int, ...]:
+    """Return the key of what bindings grant, which a change of one of them changes."""
+    return tuple(positions.serial for _, positions in bound)
 
 
 def _chosen(bound: Sequence[tuple[str, _Positions]]) -> tuple[dict[tuple[str, str], int], bool]:

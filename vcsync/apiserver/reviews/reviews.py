@@ -123,7 +123,7 @@ class Reviews:
                 "spec": {},
                 "status": await _guest_rules(policy, subject, namespace),
             }
-        held = policy.held(subject.user, namespace)
+        held = await policy.held_in_turns(subject.user, namespace)
         status: Object = {**await _listed(held.rules()), "incomplete": held.incomplete}
         problems = held.problems
         if node_of(subject.user) is not None:

@@ -13,10 +13,13 @@ from counted_work import work_of
 from vcsync.controllers.framework.engine import EVERYTHING, Engine, Item
 from vcsync.controllers.framework.mirror import placed
 from vcsync.controllers.framework.selector_index import SELECTORS
+from vcsync.controllers.garbagecollector.graph import Node
 from vcsync.controllers.manager.role import all_controllers
+from vcsync.controllers.manager.term import Term
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.resources import (
+    CONFIG_MAPS,
     CONTROLLER_REVISIONS,
     PODS,
     REPLICA_SETS,
@@ -128,6 +131,19 @@ async def test_a_crowd_is_queued_once_and_later(controller: str) -> None:
     assert (queue.statistics().queued, queue.statistics().delayed) == (0, 1)
     await engine._handle(TENANT, Item(controller, SPACE, EVERYTHING))
     assert queue.statistics().queued == MANY
+
+
+async def test_an_object_that_is_gone_recounts_a_crowd_of_quotas_once_and_later() -> None:
+    term = Term(Server(), [CONTROLLERS["resourcequota-controller"]])  # type: ignore[arg-type]
+    for number in range(MANY):
+        quota = envelope(f"m-{number}", number + 1, spec={"hard": {"count/configmaps": "1"}})
+        term.engine.mirrors[RESOURCE_QUOTAS].observe(TENANT, quota)
+    term.engine.end_tenant(TENANT)
+    gone = placed(envelope("c", 9000), TENANT)
+    for _ in range(3):
+        term._gone(cast("Node", SimpleNamespace(envelope=gone, resource=CONFIG_MAPS, namespace=SPACE)))
+    queue = term.engine.work.queue
+    assert (queue.statistics().queued, queue.statistics().delayed) == (0, 1)
 
 
 async def test_a_selected_pod_queues_what_selects_it() -> None:

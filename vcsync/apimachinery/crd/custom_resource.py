@@ -4,6 +4,7 @@ Source: `pkg/registry/customresource` of apiextensions-apiserver.
 """
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -101,6 +102,18 @@ _Key = tuple[bytes, str, str]
 _shared: WeakValueDictionary[_Key, Compiled] = WeakValueDictionary()
 """What tenants have: what no tenant has any more is released."""
 _recent: Kept[_Key, Compiled] = Kept(RECENT_BYTES)
+_sharing = Lock()
+"""Held while `_shared` is read or changed: large versions are compiled on threads."""
+LARGE_BYTES = 8 * 1024
+"""Bytes of a schema from which on compiling it takes too long for the event loop. A property takes about five microseconds."""
+
+
+def is_large(definition: Object, name: str) -> bool:
+    """Return whether compiling a version takes too long for the event loop. Its rules are counted while they are compiled."""
+    version = next(each for each in definition["spec"]["versions"] if each["name"] == name)
+    schema = version.get("schema")
+    raw = bytes(schema) if isinstance(schema, msgspec.Raw) else msgspec.json.encode(schema)
+    return len(raw) > LARGE_BYTES
 
 
 def compile_version(definition: Object, name: str) -> Compiled:
@@ -116,9 +129,12 @@ def compile_version(definition: Object, name: str) -> Compiled:
 
 def _compiled(text: bytes, group: str, kind: str) -> Compiled:
     key = (text, group, kind)
-    found = _shared.get(key)
+    with _sharing:
+        found = _shared.get(key)
     if found is None:
-        found = _shared[key] = _compile(text, group, kind)
+        made = _compile(text, group, kind)
+        with _sharing:
+            found = _shared.setdefault(key, made)
     _recent.put(key, found, len(text))
     return found
 

@@ -6,7 +6,7 @@ nothing. Definitions are decoded on demand, and tenants with equal schemas share
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import structlog
 from vcsync.apimachinery.cel.cooperative import evaluate_cooperatively, evaluate_in_thread
 from vcsync.apimachinery.crd import conditions, published, unread
 from vcsync.apimachinery.crd.columns import Column, Scale, deprecation, priority, refused_create
-from vcsync.apimachinery.crd.custom_resource import Compiled, compile_version
+from vcsync.apimachinery.crd.custom_resource import Compiled, compile_version, is_large
 from vcsync.apimachinery.crd.shadowing import shadows
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.resources import Resource, Subresource, collection_key, custom_group
@@ -64,6 +64,7 @@ class Served:
             reviews = tuple(hook.get("conversionReviewVersions") or ())
             webhook = Webhook(definition["metadata"]["name"], hook.get("clientConfig") or {}, reviews)
         self._tenant = tenant
+        self._versions: dict[str, Compiled] = {}
         self._converter = Converter(tenant, webhook, reach)
         unchanged = definition["metadata"].get("generation", 1) == 1
         same = self._name == self._storage or self._schema_of(self._name) == self._schema_of(self._storage)
@@ -77,14 +78,25 @@ class Served:
             each.get("schema") for each in self._definition["spec"]["versions"] if each["name"] == name
         )
 
-    @cached_property
+    @property
     def _compiled(self) -> Compiled:
-        return compile_version(self._definition, self._name)
+        found = self._versions.get(self._name)
+        if found is None:
+            found = self._versions[self._name] = compile_version(self._definition, self._name)
+        return found
 
     async def compiled(self) -> None:
         """Compile the schema and rules, once. Call it before other methods, which are then fast."""
-        if "_compiled" not in self.__dict__:
-            await evaluate_cooperatively(self._tenant, lambda: self._compiled)
+        await self._compiled_version(self._name)
+
+    async def _compiled_version(self, name: str) -> Compiled:
+        """Return the compiled rules of a version of the definition: compiled once, on a thread if that takes long."""
+        found = self._versions.get(name)
+        if found is None:
+            work = partial(compile_version, self._definition, name)
+            run = evaluate_in_thread if is_large(self._definition, name) else evaluate_cooperatively
+            found = self._versions[name] = await run(self._tenant, work)
+        return found
 
     @property
     def behaviour(self) -> Behaviour:
@@ -149,10 +161,11 @@ class Served:
             StatusError: 500, the conversion webhook failed.
         """
         found = await self._converter.convert(stored, self.resource.api_version)
+        compiled = await self._compiled_version(self._name)
         if large:
-            await evaluate_in_thread(self._tenant, partial(_decode, self._compiled, found))
+            await evaluate_in_thread(self._tenant, partial(_decode, compiled, found))
         else:
-            _decode(self._compiled, found)
+            _decode(compiled, found)
         return found
 
     async def store(self, working: Object) -> Object:
@@ -163,9 +176,9 @@ class Served:
         """
         found = (await self._converter.convert([working], self.resource.storage_api_version))[0]
         if self._name != self._storage:
-            compile_version(self._definition, self._storage).decode(found, lenient=True)
+            (await self._compiled_version(self._storage)).decode(found, lenient=True)
         else:
-            self._compiled.complete(found)
+            (await self._compiled_version(self._name)).complete(found)
         return found
 
     async def into(self, served: Object, api_version: str) -> Object:
@@ -177,7 +190,7 @@ class Served:
         found = (await self._converter.convert([served], api_version))[0]
         name = api_version.rpartition("/")[2]
         if name != self._name:
-            compile_version(self._definition, name).decode(found, lenient=True)
+            (await self._compiled_version(name)).decode(found, lenient=True)
         return found
 
     def published(self, *, v2: bool = False) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from vcsync.kube.client import Client
 from vcsync.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from vcsync.kube.resources import Resource
 from vcsync.objects.envelope import Envelope
+from vcsync.process.loop_turns import turn
 
 FIRST_AT_ONCE = 1
 MOST_AT_ONCE = 32
@@ -72,6 +73,7 @@ class Committer:
         )
 
     async def _do(self, component: str, tenant: str, client: Client, action: Action) -> KubeError | None:
+        await turn()  # In the API server's process, a batch of requests would hold up all others.
         try:
             match action:
                 case Emit():

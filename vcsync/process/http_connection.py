@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from aiohttp import web, web_protocol
 from aiohttp.hdrs import TRANSFER_ENCODING
+from aiohttp.http import WebSocketReader
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
@@ -113,8 +114,13 @@ class BoundedHandler(RequestHandler):
         elif self._in_body:
             self._count_framing(len(data))
             self._in_body = not self._body.is_eof()
-        elif data and not self._upgraded:
+        elif data and not self._upgraded and self._payload_parser is None:
             self._count_head(data)
+
+    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Pass everything further to `parser`, as it is no HTTP any more. aiohttp sees upgrades to WebSocket alone."""
+        self._end_head(EMPTY_PAYLOAD)
+        super().set_parser(parser, data_received_cb)
 
     def _end_head(self, body: StreamReader) -> None:
         """Begin to read a body, and the next head after it."""

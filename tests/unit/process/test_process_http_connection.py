@@ -204,6 +204,45 @@ async def test_nothing_is_parsed_after_an_upgrade_that_was_declined() -> None:
         assert b"Connection: close" in got
 
 
+class Upgraded:
+    """A protocol that aiohttp does not know: it counts what it receives, and answers at the end."""
+
+    def __init__(self, request: web.BaseRequest, size: int) -> None:
+        assert request.transport is not None
+        self.transport, self.left = request.transport, size
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.left -= len(data)
+        if self.left <= 0:
+            self.transport.write(b"all received")
+        return False, b""
+
+    def feed_eof(self) -> None:
+        self.transport.close()
+
+
+async def test_what_follows_an_upgrade_is_not_taken_for_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp sees upgrades to WebSocket alone. Streams of kubectl may be SPDY."""
+    monkeypatch.setattr(http_connection, "HEAD_SECONDS", 0.05)
+
+    async def upgrade(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "SPDY/3.1"})
+        await response.prepare(request)
+        request.protocol.set_parser(Upgraded(request, 100 * 1024 + 5))  # type: ignore[arg-type]
+        await asyncio.sleep(10)
+        return response
+
+    async with serving(upgrade) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(UPGRADE.replace(b"websocket", b"SPDY/3.1"))
+        assert await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"first")
+        await asyncio.sleep(0.2)  # Longer than a head may take.
+        writer.write(b"a" * 100 * 1024)
+        assert await reader.readexactly(12) == b"all received"
+        writer.close()
+
+
 async def test_the_memory_of_a_connection_does_not_grow_with_what_it_sends() -> None:
     """Each header of 16,000 bytes would be kept twice."""
 

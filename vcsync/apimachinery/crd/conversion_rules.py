@@ -133,11 +133,13 @@ def _reviews(path: str, reviews: list[str]) -> list[FieldError]:
     if not reviews:
         return [required(path)]
     found = []
+    seen: set[str] = set()
     for at, each in enumerate(reviews):
-        if each in reviews[:at]:
+        if each in seen:
             found.append(wrong(index(path, at), each, "duplicate version"))
         else:
             found += [wrong(index(path, at), each, why) for why in wellformed.dns_label_1035(each)]
-    if not set(reviews) & set(_REVIEWS):
+        seen.add(each)
+    if not seen & set(_REVIEWS):
         found.append(wrong(path, reviews, f"must include at least one of {', '.join(_REVIEWS)}"))
     return found

@@ -72,14 +72,16 @@ def _list_map(path: str, items: Any, map_keys: list[str]) -> list[FieldError]:
         told = "must be object if parent array's x-kubernetes-list-type is map"
         return [*found, wrong(child(path, "items", "type"), type_, told)]
     properties = items.get("properties") or {}
-    for at, name in enumerate(map_keys):
+    seen: set[str] = set()
+    for name in map_keys:
         if name not in properties:
             found.append(wrong(where, map_keys, "entries must all be names of item properties"))
         elif properties[name].get("type") in ("array", "object"):
             told = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             found.append(wrong(child(key(child(path, "items", "properties"), name), "type"), type_, told))
-        if name in map_keys[:at]:
+        if name in seen:
             found.append(wrong(where, map_keys, "must not contain duplicate entries"))
+        seen.add(name)
     return found
 
 
@@ -90,12 +92,13 @@ def _list_items(path: str, items: Raw, list_type: str, map_keys: Any) -> list[Fi
         found.append(not_allowed(child(path, "items", "nullable"), told))
     if list_type == "set":
         return found
+    required_names = set(items.get("required") or ())
     for name in map_keys:
         own = (items.get("properties") or {}).get(name)
         if own is None:
             continue
         where = key(child(path, "items", "properties"), name)
-        if name not in (items.get("required") or ()) and own.get("default") is None:
+        if name not in required_names and own.get("default") is None:
             told = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             found.append(required(child(where, "default"), told))
         if own.get("nullable"):

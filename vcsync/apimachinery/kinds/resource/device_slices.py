@@ -255,10 +255,12 @@ def binding_conditions(path: str, found: Object) -> Findings:
         yield from limited(f"{path}.{key}", found, key, _MOST_CONDITIONS, label_key)
     wanted, failing = items(found, "bindingConditions"), items(found, "bindingFailureConditions")
     for key, listed in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
+        seen: set[str] = set()
         for index, each in enumerate(listed):
             place = f"{path}.{key}[{index}]"
-            if each in listed[:index]:
+            if each in seen:
                 yield errors.duplicate(place, each)
+            seen.add(each)
             if listed is failing and each in wanted:
                 yield errors.wrong(place, each, f"{key} must not overlap with bindingConditions")
     if failing and not wanted:

@@ -363,7 +363,7 @@ def _column(path: str, column: Raw) -> list[FieldError]:
 
 def _selectable(path: str, fields: Any, schema: Raw, *, excused: bool) -> list[FieldError]:
     found = []
-    seen: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
     node = structural.build(schema)
     for at, each in enumerate(fields):
         where, text = child(index(path, at), "jsonPath"), each.get("jsonPath") or ""
@@ -371,7 +371,7 @@ def _selectable(path: str, fields: Any, schema: Raw, *, excused: bool) -> list[F
             found.append(required(where))
             continue
         try:
-            resolved, target, names = fieldpath.resolve(text, node, brackets=False)
+            _, target, names = fieldpath.resolve(text, node, brackets=False)
         except fieldpath.InvalidPath as why:
             found.append(wrong(where, text, f"is an invalid path: {why}"))
             continue
@@ -383,9 +383,9 @@ def _selectable(path: str, fields: Any, schema: Raw, *, excused: bool) -> list[F
                 " Enum string fields and strings with formats are allowed."
             )
             found.append(wrong(where, text, told))
-        if resolved in seen:
+        if tuple(names) in seen:
             found.append(duplicate(where, text))
-        seen.add(resolved)
+        seen.add(tuple(names))
     if len(seen) > _MOST_SELECTABLE and not excused:
         found.append(too_many(path, len(seen), _MOST_SELECTABLE))
     return found

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from vcsync.apimachinery.gotext import plain, type_name
+from vcsync.apimachinery.message_size import extended
 from vcsync.apimachinery.patch import fields, shapes
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Object
@@ -53,9 +54,9 @@ def _check_map(schema: Schema, value: Object, path: str) -> Iterator[tuple[str, 
     for name, each in value.items():
         below = shapes.child(schema, name)
         if below is None:
-            yield f"{path}.{name}", "field not declared in schema"
+            yield extended(path, f".{name}"), "field not declared in schema"
             return
-        yield from _check(below, each, f"{path}.{name}")
+        yield from _check(below, each, extended(path, f".{name}"))
 
 
 def _check_list(schema: Schema, value: list[Any], path: str) -> Iterator[tuple[str, str]]:
@@ -72,7 +73,7 @@ def _check_list(schema: Schema, value: list[Any], path: str) -> Iterator[tuple[s
             if element in seen:
                 yield path, f"duplicate entries for key {place}"
             seen.add(element)
-        yield from _check(below, each, path + place)
+        yield from _check(below, each, extended(path, place))
 
 
 def _check_scalar(schema: Schema, value: Any) -> str:

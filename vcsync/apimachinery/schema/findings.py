@@ -7,6 +7,7 @@ It reports the first type mismatch. Errors of the types' own decoders precede it
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vcsync.apimachinery.message_size import extended
 from vcsync.apimachinery.schema import scalars
 from vcsync.apimachinery.schema.gotypes import SCHEMA, GoType, fields, go_type
 
@@ -97,7 +98,9 @@ class _Search:
         if element is None:
             return self._struct(value, kind, path, context)
         if kind.sort == "list":
-            return [self.value(item, element, f"{path}[{at}]", context) for at, item in enumerate(value)]
+            return [
+                self.value(item, element, extended(path, f"[{at}]"), context) for at, item in enumerate(value)
+            ]
         return {key: self.value(item, element, _below(path, key), context) for key, item in value.items()}
 
     def _struct(self, value: Mapping[str, Any], kind: GoType, path: str, context: _Context) -> dict[str, Any]:
@@ -127,7 +130,7 @@ class _Search:
 
 
 def _below(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
+    return extended(path, f".{key}" if path else key)
 
 
 _BYTES = GoType("list", "[]uint8", GoType("uint8", "uint8"))

@@ -14,7 +14,7 @@ from vcsync.apimachinery.schema.findings import DecodeError
 from vcsync.apimachinery.schema.gotypes import META
 from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.structural import field_names as paths
-from vcsync.apimachinery.structural.schema import Structural
+from vcsync.apimachinery.structural.schema import MOST_UNKNOWN, Structural
 from vcsync.apimachinery.validation import names
 
 _META = Schema("object", definition=f"{META}ObjectMeta")
@@ -112,7 +112,8 @@ def _coerce_meta(  # noqa: PLR0911 -- one case for each kind of field
         value[name], found = read(metadata, lenient=lenient)
     except DecodeError as why:
         return wrong(where, ordered(metadata), str(why))
-    unknown += [paths.child(where, each) for each in found]
+    more = max(MOST_UNKNOWN - len(unknown), 0)
+    unknown += [paths.child(where, each) for each in found[:more]]
     return None
 
 

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vcsync.apimachinery.message_size import extended
+
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 MAX_DEPTH = 100
 """Deepest nesting of a schema. Deeper ones are refused before they are built."""
+MOST_UNKNOWN = 1_000
+"""Most unknown fields that are reported about one object. kube-apiserver reports all."""
 
 
 @dataclass(slots=True)
@@ -86,7 +90,7 @@ def prune(value: Any, node: Structural | None) -> list[str]:
     """Remove fields that the schema does not name, in place.
 
     Returns:
-        The paths of the removed fields, sorted. Fields below a removed field are not listed.
+        The paths of the removed fields, sorted, at most `MOST_UNKNOWN`. Fields below a removed field are not listed.
     """
     removed: list[str] = []
     _prune(value, node, "", removed)
@@ -94,7 +98,7 @@ def prune(value: Any, node: Structural | None) -> list[str]:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    return extended(path, f".{name}" if path else name)
 
 
 def _prune(value: Any, node: Structural | None, path: str, removed: list[str]) -> None:
@@ -111,12 +115,12 @@ def _prune(value: Any, node: Structural | None, path: str, removed: list[str]) -
             elif node is not None and node.free_keys:
                 _prune(value[name], node.additional, _join(path, name), removed)
             else:
-                if name not in META_FIELDS or path:
+                if (name not in META_FIELDS or path) and len(removed) < MOST_UNKNOWN:
                     removed.append(_join(path, name))
                 del value[name]
     elif isinstance(value, list):
         for position, each in enumerate(value):
-            _prune(each, node.items if node is not None else None, f"{path}[{position}]", removed)
+            _prune(each, node.items if node is not None else None, extended(path, f"[{position}]"), removed)
 
 
 def _prune_known(value: Any, node: Structural | None, path: str, removed: list[str]) -> None:
@@ -134,7 +138,7 @@ def _prune_known(value: Any, node: Structural | None, path: str, removed: list[s
                 _prune(value[name], node.additional, _join(path, name), removed)
     elif isinstance(value, list):
         for position, each in enumerate(value):
-            _prune_known(each, node.items, f"{path}[{position}]", removed)
+            _prune_known(each, node.items, extended(path, f"[{position}]"), removed)
 
 
 def prune_nulls(value: Any, node: Structural | None) -> None:

@@ -280,7 +280,7 @@ def _parse(
         return _Body(document.value, [], document.duplicates if look else [])
     value = gojson.loads(body)
     repeated = gojson.duplicates(body, value) if look else []
-    return _Body(value, [f'duplicate field "{path}"' for path in dict.fromkeys(repeated)], [])
+    return _Body(value, [f'duplicate field "{path}"' for path in repeated], [])
 
 
 def _identity(value: Any, expected: Expected) -> tuple[str, str, str]:
@@ -389,10 +389,13 @@ def _in_order(body: bytes, duplicates: list[str], unknown: list[str]) -> list[st
     """Return findings in the order of the body. The order is looked up only if both types of findings exist."""
     if not duplicates or not unknown:
         return [*duplicates, *unknown]
+    found = {*duplicates, *unknown}
     places: dict[str, int] = {}
     for at, (path, repeated) in enumerate(gojson.key_order(body)):
-        places.setdefault(f'{"duplicate" if repeated else "unknown"} field "{path}"', at)
-    return sorted((*duplicates, *unknown), key=lambda each: places.get(each, 0))
+        text = f'{"duplicate" if repeated else "unknown"} field "{path}"'
+        if text in found:
+            places.setdefault(text, at)
+    return sorted((*duplicates, *unknown), key=lambda each: places.get(each, 0))[: gojson.MOST_FINDINGS]
 
 
 def refusal(kind: str, version: str, expected_kind: str, why: str) -> StatusError:

@@ -11,11 +11,16 @@ from typing import Any
 
 import msgspec
 
+from vcsync.apimachinery.message_size import extended
+
 MAX_DEPTH = 256
 """Most nested objects and lists. kube-apiserver accepts 10,000; no stored object needs more than a few dozen."""
 
 MAX_OBJECTS = 200_000
 """Most objects and lists in one text. Each takes two bytes there, and hundreds in memory."""
+
+MOST_FINDINGS = 100
+"""Most repeated and unknown fields that are reported about one text, as in sigs.k8s.io/json."""
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
@@ -50,14 +55,18 @@ def loads(data: bytes) -> Any:
 
 
 def duplicates(data: bytes, value: Any) -> list[str]:
-    """Return the paths of keys that occur twice in an object, in the order of the text. `value` is the decoded text.
+    """Return the paths of keys that occur twice in an object, in the order of the text, at most `MOST_FINDINGS`.
 
-    This is cheap without repeated keys: then the text has as many keys as the encoded value. Only spaces after a key, or a
-    backslash at its end, can hide a repeated key from this comparison.
+    `value` is the decoded text. This is cheap without repeated keys: then the text has as many keys as the encoded value.
+    Only spaces after a key, or a backslash at its end, can hide a repeated key from this comparison.
     """
     if not _hides_keys(data) and _keys(data) == _keys(_encode(value)):
         return []
-    return [path for path, repeated in key_order(data) if repeated]
+    repeated = (path for path, again in key_order(data) if again)
+    found: dict[str, None] = {}
+    while len(found) < MOST_FINDINGS and (path := next(repeated, None)) is not None:
+        found[path] = None
+    return list(found)
 
 
 def key_order(data: bytes) -> Iterator[tuple[str, bool]]:
@@ -127,13 +136,13 @@ def _paths(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     if isinstance(value, _Pairs):
         seen = set()
         for key, each in value:
-            place = f"{path}.{key}" if path else key
+            place = extended(path, f".{key}" if path else key)
             yield place, key in seen
             seen.add(key)
             yield from _paths(each, place)
     elif isinstance(value, list):
         for at, each in enumerate(value):
-            yield from _paths(each, f"{path}[{at}]")
+            yield from _paths(each, extended(path, f"[{at}]"))
 
 
 def _too_deep(data: bytes) -> bool:

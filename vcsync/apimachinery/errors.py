@@ -5,9 +5,11 @@ Parity tests compare them word for word.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from vcsync.apimachinery.message_size import LONGEST_PATH, Room, cut, left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +25,39 @@ class Cause:
 class FieldError:
     """One finding of validation.
 
+    A finding keeps the value itself, and its text is made when it is read: many findings may show the same long list, and
+    an answer has room for few of them. The value must not be changed after that.
+
     Attributes:
         reason: Reason of the cause (`FieldValueInvalid`, ...).
         field: Path of the field (`spec.containers[0].name`).
-        body: Message after the path (`Invalid value: "x": must be ...`).
+        what: What the message says first (`Invalid value`).
+        value: The value that the message shows next, as JSON. `...`: it shows none.
+        details: What the message says after that. Empty ones are omitted; lists are joined by commas.
+        choices: Supported values, which the message shows last. None: it shows none.
     """
 
     reason: str
     field: str
-    body: str
+    what: str
+    value: Any = ...
+    details: tuple[str | Collection[str], ...] = ()
+    choices: Sequence[str] | None = None
+
+    @property
+    def body(self) -> str:
+        """Message after the path (`Invalid value: "x": must be ...`). Each part of it is cut if it is very long."""
+        parts = [self.what]
+        if self.value is not ...:
+            parts.append(value_text(self.value))
+        parts += (each if isinstance(each, str) else ", ".join(each) for each in self.details if each)
+        if self.choices is not None:
+            supported = ", ".join(f'"{each}"' for each in self.choices)
+            parts.append(f"supported values: {supported}")
+        return ": ".join(map(cut, parts))
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.body}"
+        return f"{cut(self.field, LONGEST_PATH)}: {self.body}"
 
 
 @dataclass(eq=False)
@@ -144,8 +167,9 @@ def bad_request(message: str) -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, findings: Sequence[FieldError]) -> StatusError:
-    """422: the object violates rules of its kind."""
-    texts = list(dict.fromkeys(str(each) for each in findings))
+    """422: the object violates rules of its kind. The findings that an answer has no room for are replaced by their number."""
+    causes = _causes(findings)
+    texts = list(dict.fromkeys(f"{each.field}: {each.message}" for each in causes))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return StatusError(
         422,
@@ -154,8 +178,22 @@ def invalid(kind: str, group: str, name: str, findings: Sequence[FieldError]) ->
         if texts
         else f'{qualified(kind, group)} "{name}" is invalid',
         _about(name, group, kind),
-        tuple(Cause(each.reason, each.body, each.field) for each in findings),
+        causes,
     )
+
+
+def _causes(findings: Sequence[FieldError]) -> tuple[Cause, ...]:
+    """Return the causes that an answer and its message have room for."""
+    causes: list[Cause] = []
+    room = Room()
+    for at, each in enumerate(findings):
+        cause = Cause(each.reason, each.body, cut(each.field, LONGEST_PATH))
+        # The message has the texts of the causes once more.
+        if not room.holds(cause.message, cause.field, cause.message, cause.field) and causes:
+            causes.append(Cause(each.reason, left_out(len(findings) - at), cause.field))
+            break
+        causes.append(cause)
+    return tuple(causes)
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> StatusError:
@@ -231,45 +269,39 @@ def insufficient_storage(message: str, retry_after: int) -> StatusError:
     return StatusError(507, "InsufficientStorage", message, retry_after=retry_after)
 
 
-def required(path: str, detail: str = "") -> FieldError:
+def required(path: str, *details: str | Collection[str]) -> FieldError:
     """Return the finding that a field is required."""
-    return FieldError("FieldValueRequired", path, f"Required value: {detail}" if detail else "Required value")
+    return FieldError("FieldValueRequired", path, "Required value", details=details)
 
 
-def wrong(path: str, value: Any, detail: str) -> FieldError:
+def wrong(path: str, value: Any, *details: str | Collection[str]) -> FieldError:
     """Return the finding that the value of a field is invalid."""
-    suffix = f": {detail}" if detail else ""
-    return FieldError("FieldValueInvalid", path, f"Invalid value: {value_text(value)}{suffix}")
+    return FieldError("FieldValueInvalid", path, "Invalid value", value, details)
 
 
 def wrong_type(path: str, value: Any, detail: str) -> FieldError:
     """Return the finding that the value of a field has the wrong type."""
-    return FieldError("FieldValueTypeInvalid", path, f"Invalid value: {value_text(value)}: {detail}")
+    return FieldError("FieldValueTypeInvalid", path, "Invalid value", value, (detail,))
 
 
 def not_supported(path: str, value: Any, choices: Sequence[str]) -> FieldError:
     """Return the finding that a field does not support a value. The message lists `choices` in the given order."""
-    supported = ", ".join(f'"{each}"' for each in choices)
-    return FieldError(
-        "FieldValueNotSupported",
-        path,
-        f"Unsupported value: {value_text(value)}: supported values: {supported}",
-    )
+    return FieldError("FieldValueNotSupported", path, "Unsupported value", value, choices=choices)
 
 
-def duplicate(path: str, value: Any) -> FieldError:
+def duplicate(path: str, value: Any, *details: str | Collection[str]) -> FieldError:
     """Return the finding that a value occurs twice in a list that is a set or a map."""
-    return FieldError("FieldValueDuplicate", path, f"Duplicate value: {value_text(value)}")
+    return FieldError("FieldValueDuplicate", path, "Duplicate value", value, details)
 
 
-def not_allowed(path: str, detail: str) -> FieldError:
+def not_allowed(path: str, *details: str | Collection[str]) -> FieldError:
     """Return the finding that a field may not be set, or not to this value."""
-    return FieldError("FieldValueForbidden", path, f"Forbidden: {detail}")
+    return FieldError("FieldValueForbidden", path, "Forbidden", details=details)
 
 
-def absent(path: str, value: Any) -> FieldError:
+def absent(path: str, value: Any, *details: str | Collection[str]) -> FieldError:
     """Return the finding that the object that a field names does not exist."""
-    return FieldError("FieldValueNotFound", path, f"Not found: {value_text(value)}")
+    return FieldError("FieldValueNotFound", path, "Not found", value, details)
 
 
 def too_long(path: str, limit: int) -> FieldError:

@@ -6,7 +6,7 @@ one process serves many tenants.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from vcsync.apimachinery.cel.expression import Checked
 from vcsync.apimachinery.cel.values import NONE, CelError, CostExceeded, Optional, Work, from_json
 from vcsync.apimachinery.errors import FieldError, duplicate, not_allowed, required, wrong
 from vcsync.apimachinery.gotext import quoted
+from vcsync.apimachinery.message_size import LONGEST_TEXT
 from vcsync.apimachinery.structural import field_path as fieldpath
 from vcsync.apimachinery.structural.correlate import Correlated, composite_key, keyed
 from vcsync.apimachinery.structural.field_names import child, index, key
@@ -35,19 +36,15 @@ _OUT = "validation failed due to running out of cost budget, no further validati
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One compiled rule. `error` says why it could not be compiled."""
+    """One compiled rule. `told` is its name in messages, and `error` says why it could not be compiled."""
 
     raw: Mapping[str, Any]
+    told: str
     step: Step | None = None
     message: Step | None = None
     error: str = ""
     uses_old: bool = False
     field_path: str = ""
-
-    @property
-    def told(self) -> str:
-        """The name of the rule in messages."""
-        return (self.raw.get("message") or self.raw.get("rule") or "").strip()
 
 
 def _uses_old(checked: Checked) -> bool:
@@ -117,12 +114,13 @@ def _estimated(compiler: Compiler, declared: Declared, raw: Mapping[str, Any], o
 
 
 def _rule(compiler: Compiler, raw: Mapping[str, Any], node: Structural) -> _Rule:
+    name = (raw.get("message") or raw.get("rule") or "").strip()
     if not (raw.get("rule") or "").strip():
-        return _Rule(raw)
+        return _Rule(raw, name)
     try:
         checked, message, _ = _compiled_rule(compiler, raw)
     except NotCompiled as why:
-        return _Rule(raw, error=str(why))
+        return _Rule(raw, name, error=str(why))
     path = ""
     if raw.get("fieldPath"):
         try:
@@ -130,7 +128,7 @@ def _rule(compiler: Compiler, raw: Mapping[str, Any], node: Structural) -> _Rule
         except fieldpath.InvalidPath:
             path = ""
     told = prepare(message) if message is not None else None
-    return _Rule(raw, prepare(checked), told, uses_old=_uses_old(checked), field_path=path)
+    return _Rule(raw, name, prepare(checked), told, uses_old=_uses_old(checked), field_path=path)
 
 
 @dataclass(slots=True)
@@ -165,13 +163,23 @@ class Validator:
 
     def warnings(self, new: Any, old: Any, correlated: Correlated) -> list[str]:
         """Return warnings for the broken rules on unchanged values."""
-        return self._checked("", new, old, correlated).excused
+        return list(_as_warnings(self._checked("", new, old, correlated).excused))
 
     def _checked(self, path: str, new: Any, old: Any, correlated: Correlated | None) -> "_Check":
         check = _Check()
         with contextlib.suppress(_Ended):
             check.node(self, path, new, old, correlated)
         return check
+
+
+def _as_warnings(excused: list[FieldError]) -> Iterator[str]:
+    """Yield the texts of findings until they are longer than any client is shown."""
+    size = 0
+    for each in excused:
+        if size > LONGEST_TEXT:
+            return
+        yield (text := str(each))
+        size += len(text)
 
 
 class _Ended(Exception):
@@ -181,7 +189,7 @@ class _Ended(Exception):
 @dataclass(slots=True)
 class _Check:
     found: list[FieldError] = field(default_factory=list)
-    excused: list[str] = field(default_factory=list)
+    excused: list[FieldError] = field(default_factory=list)
     budget: int = BUDGET
     work: Work = field(default_factory=lambda: work(STEPS))
 
@@ -224,8 +232,8 @@ class _Check:
                         validator.properties[name], where, each, before.get(name), below, parent=nearest
                     )
 
-    def _end(self, path: str, validator: Validator, told: str) -> None:
-        self.found.append(wrong(path or "<nil>", validator.node.type, told))
+    def _end(self, path: str, validator: Validator, *told: str) -> None:
+        self.found.append(wrong(path or "<nil>", validator.node.type, *told))
         raise _Ended
 
     def _rules(self, validator: Validator, path: str, new: Any, old: Any, nearest: Correlated | None) -> None:
@@ -237,7 +245,7 @@ class _Check:
         where = path or "<nil>"
         for rule in validator.rules:
             if rule.error:
-                self.found.append(wrong(where, validator.node.type, f"rule compile error: {rule.error}"))
+                self.found.append(wrong(where, validator.node.type, "rule compile error", rule.error))
                 continue
             optional_old = bool(rule.raw.get("optionalOldSelf"))
             if rule.step is None or (rule.uses_old and old is None and not optional_old):
@@ -255,7 +263,7 @@ class _Check:
                 told = "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to"
                 self._end(path, validator, f"{told} call cost exceeds limit for rule: {rule.told}")
             except CelError as problem:
-                self.found.append(wrong(where, validator.node.type, _failure(problem, rule)))
+                self.found.append(wrong(where, validator.node.type, *_failure(problem, rule)))
                 continue
             if passed is not True:
                 self._broken(validator, rule, path, new, variables, nearest=nearest)
@@ -280,48 +288,51 @@ class _Check:
         nearest: Correlated | None,
     ) -> None:
         where = child(path, rule.field_path) if rule.field_path else path
-        detail = rule.told if rule.raw.get("message") else f"failed rule: {rule.told}"
+        # Many findings share the text of a rule.
+        details = (rule.told,) if rule.raw.get("message") else ("failed rule", rule.told)
         ended = ""
         if rule.message is not None:
             try:
                 told = self._evaluate(rule.message, variables)
                 told = told.strip() if isinstance(told, str) else ""
                 if told and len(told.encode("utf-8", "replace")) <= _LONGEST_MESSAGE and "\n" not in told:
-                    detail = told
+                    details = (told,)
             except CelError:
                 pass  # the plain message says it
             except CostExceeded:
                 source = quoted(rule.raw["messageExpression"])
                 ended = f"no further validation rules will be run due to call cost exceeds limit for messageExpression: {source}"
-        problem = _broken_rule(where or "<nil>", validator.node, new, detail, rule.raw.get("reason"))
+        problem = _broken_rule(where or "<nil>", validator.node, new, details, rule.raw.get("reason"))
         if not rule.uses_old and nearest is not None and nearest.unchanged():
-            self.excused.append(str(problem))
+            self.excused.append(problem)
             return
         if ended:
             self._end(where, validator, ended)
         self.found.append(problem)
 
 
-def _failure(problem: CelError, rule: _Rule) -> str:
+def _failure(problem: CelError, rule: _Rule) -> tuple[str, ...]:
     if str(problem).startswith("no such overload"):
         told = "call arguments did not match a supported operator, function or macro signature for rule"
-        return f"'{problem}': {told}: {rule.told}"
-    return f"{problem} evaluating rule: {rule.told}"
+        return f"'{problem}'", told, rule.told
+    return f"{problem} evaluating rule", rule.told
 
 
-def _broken_rule(path: str, node: Structural, value: Any, detail: str, reason: str | None) -> FieldError:
+def _broken_rule(
+    path: str, node: Structural, value: Any, details: tuple[str, ...], reason: str | None
+) -> FieldError:
     if reason == "FieldValueForbidden":
-        return not_allowed(path, detail)
+        return not_allowed(path, *details)
     if reason == "FieldValueRequired":
-        return required(path, detail)
+        return required(path, *details)
     omitted = node.type in ("object", "array")
     if reason == "FieldValueDuplicate":
         return (
             FieldError("FieldValueDuplicate", path, "Duplicate value") if omitted else duplicate(path, value)
         )
     if omitted:
-        return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
-    return wrong(path, value, detail)
+        return FieldError("FieldValueInvalid", path, "Invalid value", details=details)
+    return wrong(path, value, *details)
 
 
 def evaluate_default(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from vcsync.apimachinery import errors
+from vcsync.apimachinery.message_size import Room, extended, left_out
 from vcsync.apimachinery.patch import checks, fields, managed, merging, owners
 from vcsync.apimachinery.patch.comparison import compare, field_set
 from vcsync.apimachinery.patch.documents import mismatch, too_deep
@@ -249,19 +250,23 @@ def _with_last_applied(annotations: dict[str, Any], applied: Object) -> dict[str
 
 
 def _conflict(conflicts: Conflicts) -> errors.StatusError:
-    found = {who: [fields.shown(path) for path in fields.paths(conflicts[who])] for who in sorted(conflicts)}
-    causes = tuple(
-        errors.Cause("FieldManagerConflict", f"conflict with {who}", path)
-        for who, paths in found.items()
-        for path in paths
-    )
-    if len(causes) == 1:
+    found = ((who, path) for who in sorted(conflicts) for path in fields.paths(conflicts[who]))
+    causes: list[errors.Cause] = []
+    lines: dict[str, list[str]] = {}
+    room, left = Room(), 0
+    for who, path in found:
+        told, place = f"conflict with {who}", extended("", fields.shown(path))
+        if not room.holds(told, place, place):
+            left = 1 + sum(1 for _ in found)
+            break
+        causes.append(errors.Cause("FieldManagerConflict", told, place))
+        lines.setdefault(f"conflicts with {who}:", []).append(f"- {place}")
+    number = len(causes) + left
+    if number == 1:
         message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
-        lines = [
-            line
-            for who, paths in found.items()
-            for line in (f"conflicts with {who}:", *(f"- {each}" for each in paths))
-        ]
-        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+        rest = [left_out(left)] if left else []
+        causes += (errors.Cause("FieldManagerConflict", each) for each in rest)
+        listed = [line for title, places in lines.items() for line in (title, *places)]
+        message = f"Apply failed with {number} conflicts: " + "\n".join([*listed, *rest])
     return errors.StatusError(409, "Conflict", message, causes=causes, empty_details=True)

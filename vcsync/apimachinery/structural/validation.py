@@ -10,9 +10,10 @@ from typing import Any
 
 from vcsync.apimachinery import gotext
 from vcsync.apimachinery.errors import FieldError
+from vcsync.apimachinery.message_size import extended
 from vcsync.apimachinery.structural import formats, patterns
 from vcsync.apimachinery.structural.correlate import Correlated
-from vcsync.apimachinery.structural.findings import Problem, Result, field_error
+from vcsync.apimachinery.structural.findings import Problem, Result, field_errors
 
 _Expected = tuple[tuple[str, ...], str]
 """(types that a value may have, its format)."""
@@ -30,7 +31,7 @@ def validate(
         correlated: the value with its old value. Findings on unchanged values are omitted.
     """
     result = _value(schema, value, "", correlated, ratchet=True)
-    return [field_error(path, each) for each in result.problems.values()]
+    return field_errors(path, result)
 
 
 def _types(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -240,7 +241,7 @@ def _array(
     if isinstance(items, Mapping):
         for at, each in enumerate(value):
             own = correlated.item(at) if correlated is not None else None
-            result.merge(_value(items, each, f"{path}[{at}]", own, ratchet=True))
+            result.merge(_value(items, each, extended(path, f"[{at}]"), own, ratchet=True))
     least, most = schema.get("minItems"), schema.get("maxItems")
     size = len(value)
     if least is not None and size < least:
@@ -274,20 +275,23 @@ def _object(
         if name in properties or additional is None or additional is True:
             continue
         if additional is False:
-            result.add(Problem("", path, name, f"{path}.{name} in body is a forbidden property"))
+            result.add(
+                Problem("", path, name, f"{extended(path, f'.{name}')} in body is a forbidden property")
+            )
         else:
             own = correlated.field(name) if correlated is not None else None
-            result.merge(_value(additional, each, f"{path}.{name}", own, ratchet=True))
+            result.merge(_value(additional, each, extended(path, f".{name}"), own, ratchet=True))
     for name, below in properties.items():
         if name in value:
             own = correlated.field(name) if correlated is not None else None
             if not path and name in ("kind", "apiVersion"):
                 own = None
-            where = f"{path}.{name}" if path else name
+            where = extended(path, f".{name}" if path else name)
             result.merge(_value(below, value[name], where, own, ratchet=True))
     for name in schema.get("required") or ():
         if name not in value:
-            result.add(Problem("required", f"{path}.{name}", None, f"{path}.{name} in body is required"))
+            where = extended(path, f".{name}")
+            result.add(Problem("required", where, None, f"{where} in body is required"))
 
 
 def _junctors(

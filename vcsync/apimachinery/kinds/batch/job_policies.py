@@ -34,7 +34,7 @@ def _quoted_choices(choices: tuple[str, ...]) -> str:
 
 def without_value(path: str, message: str) -> FieldError:
     """Return a finding that a value is invalid, without showing the value."""
-    return FieldError("FieldValueInvalid", path, f"Invalid value: {message}")
+    return FieldError("FieldValueInvalid", path, "Invalid value", details=(message,))
 
 
 def failure_policy(path: str, spec: Object) -> Findings:

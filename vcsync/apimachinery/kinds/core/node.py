@@ -87,9 +87,7 @@ def _taints(path: str, found: list[Object]) -> Findings:
         yield from choice(f"{here}.effect", effect, EFFECTS)
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": each.get("timeAdded")}
-            twice = errors.duplicate(here, shown)
-            message = "taints must be unique by key and effect pair"
-            yield FieldError(twice.reason, here, f"{twice.body}: {message}")
+            yield errors.duplicate(here, shown, "taints must be unique by key and effect pair")
         seen.add((key, effect))
 
 

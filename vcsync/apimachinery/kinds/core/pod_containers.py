@@ -4,6 +4,7 @@ Source: `validateContainers`, `validateInitContainers`, `validateEphemeralContai
 `pkg/apis/core/validation`.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from vcsync.apimachinery import errors
@@ -57,7 +58,7 @@ class Surroundings:
     """Names that the fields of containers may refer to: volumes, claims and the Pod's settings."""
 
     volumes: dict[str, Object]
-    claims: frozenset[str]
+    claims: Collection[str]
     grace: int | None
     restart_policy: str
     host_users: bool

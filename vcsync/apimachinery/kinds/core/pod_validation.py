@@ -3,6 +3,8 @@
 Source: `ValidatePodSpec` and `ValidatePodTemplateSpec` in Kubernetes' `pkg/apis/core/validation`.
 """
 
+from collections.abc import Collection
+
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.kinds.common.addresses import address
 from vcsync.apimachinery.kinds.core import pod_scheduling
@@ -67,7 +69,9 @@ def pod_spec(path: str, spec: Object, pod: Object | None) -> Findings:
     yield from _resource_claims(f"{path}.resourceClaims", spec)
     around = Surroundings(
         volumes=good,
-        claims=frozenset(text(each, "name") for each in items(spec, "resourceClaims") if text(each, "name")),
+        claims=dict.fromkeys(
+            sorted(filter(None, (text(each, "name") for each in items(spec, "resourceClaims"))))
+        ),
         grace=grace if isinstance(grace, int) else None,
         restart_policy=text(spec, "restartPolicy"),
         host_users=spec.get("hostUsers") is not False,
@@ -145,7 +149,7 @@ def _resource_claims(path: str, spec: Object) -> Findings:
                 yield from say(f"{here}.{key}", value, names.dns_subdomain(value))
 
 
-def _whole_resources(path: str, spec: Object, claims: frozenset[str]) -> Findings:
+def _whole_resources(path: str, spec: Object, claims: Collection[str]) -> Findings:
     whole = spec["resources"]
     if text(part(spec, "os"), "name") == "windows":
         yield errors.not_allowed(path, "may not be set for a windows pod")

@@ -70,6 +70,7 @@ def _scopes(spec: Object) -> Findings:
 
 def _scope_selector(spec: Object) -> Findings:
     path, found = "spec.scopeSelector.matchExpressions", part(spec, "scopeSelector")
+    shown = _shown(found)  # All findings share it.
     hard = [name for name in sorted(part(spec, "hard")) if _standard(name)]
     used = set()
     for each in items(found, "matchExpressions"):
@@ -78,7 +79,7 @@ def _scope_selector(spec: Object) -> Findings:
             yield errors.wrong(f"{path}.scopeName", scope, "unsupported scope")
         for name in hard:
             if not _applies(scope, name):
-                yield errors.wrong(path, _shown(found), "unsupported scope applied to resource")
+                yield errors.wrong(path, shown, "unsupported scope applied to resource")
         yield from _scope_operator(path, scope, text(each, "operator"), items(each, "values"))
         used.add(scope)
     for pair in _CONFLICTS:

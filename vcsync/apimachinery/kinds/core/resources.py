@@ -3,7 +3,7 @@
 Source: Kubernetes' `pkg/apis/core/helper` and the resource parts of `pkg/apis/core/validation`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from vcsync.apimachinery import errors
@@ -149,7 +149,7 @@ def resource_value(path: str, name: str, value: Any) -> Findings:
 def requirements(
     path: str,
     found: Mapping[str, Any],
-    claims: frozenset[str],
+    claims: Collection[str],
     name_check: NameCheck = container_resource_name,
 ) -> Findings:
     """Check the limits, requests and claims of a container or Pod."""
@@ -191,7 +191,7 @@ def _within_limit(path: str, name: str, value: Any, limits: Mapping[str, Any]) -
         )
 
 
-def _claims(path: str, found: Mapping[str, Any], known: frozenset[str]) -> Findings:
+def _claims(path: str, found: Mapping[str, Any], known: Collection[str]) -> Findings:
     seen: set[str] = set()
     asked: set[str] = set()
     for each, here in indexed(found, "claims", path):
@@ -212,11 +212,12 @@ def _claims(path: str, found: Mapping[str, Any], known: frozenset[str]) -> Findi
             seen.add(key)
             asked.add(name)
         if name and name not in known:
-            message = f": {', '.join(sorted(known))}" if known else " which is empty"
-            yield errors.FieldError(
-                "FieldValueNotFound",
-                here,
-                f"Not found: {errors.value_text(name)}: must be one of the names in pod.spec.resourceClaims{message}",
+            yield (
+                errors.absent(here, name, "must be one of the names in pod.spec.resourceClaims", known)
+                if known
+                else errors.absent(
+                    here, name, "must be one of the names in pod.spec.resourceClaims which is empty"
+                )
             )
 
 

@@ -1,7 +1,7 @@
 """Objects that a TenantPolicy places in tenants: where they belong, and what is wrong with them. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -117,10 +117,7 @@ def problems_of(objects: Iterable[PlacedObject]) -> list[FieldError]:
         except ValueError as why:
             found.append(errors.wrong(path, "", str(why)))
             continue
-        found += [
-            FieldError(wrong.reason, f"{path}.manifest.{wrong.field}", wrong.body)
-            for wrong in _judged(placed)
-        ]
+        found += [replace(wrong, field=f"{path}.manifest.{wrong.field}") for wrong in _judged(placed)]
     return found
 
 

@@ -115,6 +115,17 @@ def test_the_entry_about_more_says_how_many() -> None:
     assert last["message"].startswith(f"and {2_000 - len(shown)} more, ")
 
 
+def test_the_findings_on_scopes_and_resources_are_no_product() -> None:
+    obj = quota(0)
+    obj["spec"] = {
+        "hard": {f"requests.hugepages-{index + 1}Mi": "1" for index in range(300)},
+        "scopes": ["BestEffort"] * 300,
+    }
+    assert len(BEHAVIOURS["", "ResourceQuota"].validate(obj)) == 10_000
+    status = refused("", "ResourceQuota", obj)
+    assert size(status) <= LONGEST_ANSWER + SLACK
+
+
 @pytest.mark.parametrize(("group", "kind", "made"), CASES, ids=[each[2].__name__ for each in CASES])
 def test_values_become_text_only_as_long_as_there_is_room(
     monkeypatch: pytest.MonkeyPatch, group: str, kind: str, made: Any

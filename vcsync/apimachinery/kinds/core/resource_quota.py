@@ -4,6 +4,7 @@ Source: Kubernetes' `pkg/apis/core/validation`, `pkg/registry/core/resourcequota
 """
 
 from datetime import datetime
+from itertools import chain, islice
 from typing import Any
 
 from vcsync.apimachinery import errors
@@ -27,6 +28,8 @@ _SCOPES = (
     "VolumeAttributesClass",
 )
 _PLAIN_SCOPES = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_MOST_FINDINGS = 10_000
+"""Most findings on scopes: there may be one for each scope and resource, and an answer has room for some thousands."""
 _STORAGE = frozenset({"persistentvolumeclaims", "requests.storage"})
 _CONFLICTS = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _EXISTS_ONLY = (
@@ -47,22 +50,27 @@ def _applies(scope: str, name: str) -> bool:
         return name == "pods"
     if scope == "VolumeAttributesClass":
         return name in _STORAGE
-    return name in _COMPUTE or scope not in _SCOPES
+    return name in _COMPUTE
 
 
 def _standard(name: str) -> bool:
     return not any(True for _ in quota_resource_name("", name)) and "/" not in name
 
 
+def _inapplicable(spec: Object) -> dict[str, int]:
+    """Return, for each known scope, to how many of the limited resources it does not apply."""
+    hard = [name for name in part(spec, "hard") if _standard(name)]
+    return {scope: sum(not _applies(scope, name) for name in hard) for scope in _SCOPES}
+
+
 def _scopes(spec: Object) -> Findings:
     scopes, path = items(spec, "scopes"), "spec.scopes"
-    hard = [name for name in sorted(part(spec, "hard")) if _standard(name)]
+    inapplicable = _inapplicable(spec)
     for scope in scopes:
         if scope not in _SCOPES:
             yield errors.wrong(path, scopes, "unsupported scope")
-        for name in hard:
-            if not _applies(scope, name):
-                yield errors.wrong(path, scopes, "unsupported scope applied to resource")
+        for _ in range(inapplicable.get(scope, 0)):
+            yield errors.wrong(path, scopes, "unsupported scope applied to resource")
     for pair in _CONFLICTS:
         if pair <= set(scopes):
             yield errors.wrong(path, scopes, "conflicting scopes")
@@ -71,15 +79,14 @@ def _scopes(spec: Object) -> Findings:
 def _scope_selector(spec: Object) -> Findings:
     path, found = "spec.scopeSelector.matchExpressions", part(spec, "scopeSelector")
     shown = _shown(found)  # All findings share it.
-    hard = [name for name in sorted(part(spec, "hard")) if _standard(name)]
+    inapplicable = _inapplicable(spec)
     used = set()
     for each in items(found, "matchExpressions"):
         scope = text(each, "scopeName")
         if scope not in _SCOPES:
             yield errors.wrong(f"{path}.scopeName", scope, "unsupported scope")
-        for name in hard:
-            if not _applies(scope, name):
-                yield errors.wrong(path, shown, "unsupported scope applied to resource")
+        for _ in range(inapplicable.get(scope, 0)):
+            yield errors.wrong(path, shown, "unsupported scope applied to resource")
         yield from _scope_operator(path, scope, text(each, "operator"), items(each, "values"))
         used.add(scope)
     for pair in _CONFLICTS:
@@ -117,7 +124,8 @@ def _scope_operator(path: str, scope: str, operator: str, values: list[Any]) -> 
 
 def _quota(found: Object) -> list[FieldError]:
     spec = part(found, "spec")
-    return [*_counts("spec.hard", part(spec, "hard")), *_scopes(spec), *_scope_selector(spec)]
+    scopes = islice(chain(_scopes(spec), _scope_selector(spec)), _MOST_FINDINGS)
+    return [*_counts("spec.hard", part(spec, "hard")), *scopes]
 
 
 def _quota_update(new: Object, old: Object) -> list[FieldError]:

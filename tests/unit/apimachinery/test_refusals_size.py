@@ -237,12 +237,11 @@ def test_values_below_a_long_name_do_not_repeat_it() -> None:
     assert sum(len(each.field) for each in found) <= len(found) * (LONGEST_PATH + 3)
 
 
-def test_findings_that_list_an_enumeration_have_a_largest_size() -> None:
+def test_findings_that_list_an_enumeration_share_it() -> None:
     choices = [f"{index:0100d}" for index in range(2_000)]
     schema = {"type": "array", "items": {"type": "string", "enum": choices}}
     found = validate("spec", ["none"] * 300, schema)
-    assert len(found) < 10
-    assert str(found[-1]).startswith(f"spec: and {300 - len(found) + 1} more, which are left out")
+    assert len({id(each.choices) for each in found}) == 1
 
 
 def test_findings_share_the_text_of_a_rule() -> None:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vcsync.apimachinery import gotext
 from vcsync.apimachinery.errors import FieldError, not_supported, required, wrong, wrong_type
 from vcsync.apimachinery.message_size import LONGEST_ANSWER, left_out
 
@@ -23,7 +22,7 @@ class Problem:
     value: Any
     message: str
     limit: int = 0
-    choices: Sequence[Any] = ()
+    choices: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ def field_error(path: str, problem: Problem) -> FieldError:  # noqa: PLR0911 -- 
     if problem.code == "required":
         return required(where)
     if problem.code == "enum":
-        return not_supported(where, problem.value, [_choice(each) for each in problem.choices])
+        return not_supported(where, problem.value, problem.choices)
     if problem.code == "long":
         unit = "byte" if problem.limit == 1 else "bytes"
         return FieldError(
@@ -96,7 +95,3 @@ def field_error(path: str, problem: Problem) -> FieldError:  # noqa: PLR0911 -- 
     if problem.code == "type":
         return wrong_type(where, value, problem.message)
     return wrong(where, value, problem.message)
-
-
-def _choice(value: Any) -> str:
-    return value if isinstance(value, str) else gotext.plain(value)

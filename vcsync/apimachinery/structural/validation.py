@@ -12,6 +12,7 @@ from vcsync.apimachinery import gotext
 from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.message_size import extended
 from vcsync.apimachinery.structural import formats, patterns
+from vcsync.apimachinery.structural.choices import choices_of
 from vcsync.apimachinery.structural.correlate import Correlated
 from vcsync.apimachinery.structural.findings import Problem, Result, field_errors
 
@@ -124,17 +125,13 @@ def _misfit(path: str, expected: str, actual: str) -> Problem:
 
 
 def _enum(result: Result, schema: Mapping[str, Any], value: Any, path: str) -> None:
-    choices = schema.get("enum")
-    if not choices or any(_same(value, each) for each in choices if each is not None):
+    written = schema.get("enum")
+    if not written:
         return
-    told = f"{path} in body should be one of {gotext.plain(list(choices))}"
-    result.add(Problem("enum", path, value, told, choices=choices))
-
-
-def _same(value: Any, choice: Any) -> bool:
-    if gotext.is_number(value) and gotext.is_number(choice):
-        return bool(value == choice)
-    return type(value) is type(choice) and bool(value == choice)
+    choices = choices_of(written)
+    if value not in choices:
+        told = f"{path} in body should be one of {choices.shown}"
+        result.add(Problem("enum", path, value, told, choices=choices.supported))
 
 
 def _string(result: Result, schema: Mapping[str, Any], value: str, path: str) -> None:

@@ -105,15 +105,13 @@ _recent: Kept[_Key, Compiled] = Kept(RECENT_BYTES)
 _sharing = Lock()
 """Held while `_shared` is read or changed: large versions are compiled on threads."""
 LARGE_BYTES = 8 * 1024
-"""Bytes of a schema from which on compiling it takes too long for the event loop. A property takes about five microseconds."""
+"""Bytes of a version from which on compiling it takes too long for the event loop. A property or column takes microseconds."""
 
 
 def is_large(definition: Object, name: str) -> bool:
     """Return whether compiling a version takes too long for the event loop. Its rules are counted while they are compiled."""
     version = next(each for each in definition["spec"]["versions"] if each["name"] == name)
-    schema = version.get("schema")
-    raw = bytes(schema) if isinstance(schema, msgspec.Raw) else msgspec.json.encode(schema)
-    return len(raw) > LARGE_BYTES
+    return len(msgspec.json.encode(version)) > LARGE_BYTES
 
 
 def compile_version(definition: Object, name: str) -> Compiled:

@@ -57,6 +57,19 @@ async def test_a_large_version_is_not_compiled_on_the_event_loop(compiling: list
     assert kind.schema is not None
 
 
+async def test_a_version_of_many_columns_is_not_compiled_on_the_event_loop(
+    compiling: list[threading.Thread],
+) -> None:
+    made = definition(1)
+    columns = [{"name": f"c{number}", "type": "string", "jsonPath": ".a" * 50} for number in range(500)]
+    made["spec"]["versions"][1]["additionalPrinterColumns"] = columns
+    kind = served(made)
+    await kind.compiled()
+    assert len(compiling) == 1
+    assert threading.main_thread() not in compiling
+    assert len(kind.columns) == 1 + len(columns)
+
+
 async def test_another_version_is_compiled_on_a_thread_once(
     compiling: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:

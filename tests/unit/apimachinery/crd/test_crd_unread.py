@@ -1,4 +1,4 @@
-"""Schemas of stored definitions are read only where they are needed."""
+"""Schemas and columns of stored definitions are read only where they are needed."""
 
 import json
 from pathlib import Path
@@ -17,6 +17,7 @@ STORED = {
     for name, each in RECORDED.items()
     if each.get("spec")
 }
+UNREAD = {"schema", "additionalPrinterColumns"}
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -26,11 +27,10 @@ def test_what_is_not_read_is_kept_byte_for_byte(name: str) -> None:
     found = unread.definition(value)
     assert msgspec.json.encode(found) == value
     for version, whole in zip(found["spec"]["versions"], STORED[name]["spec"]["versions"], strict=True):
-        assert {key: each for key, each in version.items() if key != "schema"} == {
-            key: each for key, each in whole.items() if key != "schema"
+        assert {key: each for key, each in version.items() if key not in UNREAD} == {
+            key: each for key, each in whole.items() if key not in UNREAD
         }
-        if "schema" in whole:
-            assert isinstance(version["schema"], msgspec.Raw)
+        assert all(isinstance(version[key], msgspec.Raw) for key in UNREAD & whole.keys())
 
 
 def with_owner(definition: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -54,3 +54,29 @@ def test_what_is_told_of_a_status_does_not_depend_on_the_versions(name: str) -> 
     )
     establish.track_status(establish._without_versions(before), after, NOW)
     assert after["metadata"]["managedFields"] == whole
+
+
+def redefining(spec: dict[str, Any], changed: dict[str, Any]) -> Any:
+    before, after = (msgspec.json.encode({"metadata": {}, "spec": each}) for each in (spec, changed))
+    return unread.redefined(before, after)
+
+
+def test_another_order_of_a_small_definition_redefines_nothing() -> None:
+    spec = {"group": "g", "names": {"plural": "foos"}, "versions": [{"name": "v1", "served": True}]}
+    assert redefining(spec, dict(reversed(spec.items()))) is None
+    assert redefining(spec, {**spec, "group": "h"}) == ("g", "foos")
+
+
+def test_large_definitions_are_compared_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    decode = unread._decode
+    monkeypatch.setattr(unread, "_decode", lambda value: decoded.append(len(bytes(value))) or decode(value))
+    columns = [{"name": f"c{number}", "type": "string", "jsonPath": ".a"} for number in range(3_000)]
+    spec = {
+        "group": "g",
+        "names": {"plural": "foos"},
+        "versions": [{"name": "v1", "additionalPrinterColumns": columns}],
+    }
+    assert redefining(spec, dict(reversed(spec.items()))) == ("g", "foos")
+    assert redefining(spec, spec) is None
+    assert not decoded

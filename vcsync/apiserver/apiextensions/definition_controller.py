@@ -25,6 +25,7 @@ from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.apiextensions.api_services import ApiServices
 from vcsync.apiserver.apiextensions.catalogue import GROUP, PLURAL, owner
+from vcsync.apiserver.request import stored
 from vcsync.apiserver.storage.interface import (
     Change,
     Compare,
@@ -35,6 +36,8 @@ from vcsync.apiserver.storage.interface import (
     Store,
     StoreError,
 )
+from vcsync.objects.budget import Budget
+from vcsync.process.loop_turns import rest
 
 _LOG = structlog.get_logger()
 KIND = "CustomResourceDefinition"
@@ -44,6 +47,8 @@ RETRY_SECONDS = 1.0
 """Time until a definition that failed is reconciled again."""
 PAGE = 200
 """Objects in one read from the store."""
+STEPS, STEP_BYTES = 10, 500
+"""Steps of one deleted object, and the bytes of it that are passed over in a further one; see `Budget`."""
 Key = tuple[str, str]
 """Tenant, name of the definition."""
 
@@ -199,23 +204,24 @@ class DefinitionController:
             Whether no object is left.
         """
         after, left = "", False
+        budget = Budget("the deletion of custom resources")
         while True:
-            page = await self._store.range(prefix, after=after, limit=PAGE)
+            page = await self._store.range(prefix, after=after, limit=PAGE, counted=False)
             for record in page.records:
+                budget.spend(STEPS + len(record.value) // STEP_BYTES)
+                await rest(budget)
                 left |= not await self._delete(record)
             if not page.more:
                 return not left
             after = page.records[-1].key
 
     async def _delete(self, record: Record) -> bool:
-        obj = msgspec.json.decode(record.value)
+        finalizing, deleting = stored.ending(record.value)
         compare = [Compare(record.key, record.revision)]
-        if not obj["metadata"].get("finalizers"):
+        if not finalizing:
             return (await self._store.txn(compare, [Delete(record.key)])).done
-        if not obj["metadata"].get("deletionTimestamp"):
-            obj["metadata"]["deletionTimestamp"] = self._now()
-            obj["metadata"]["deletionGracePeriodSeconds"] = 0
-            await self._store.txn(compare, [Put(record.key, msgspec.json.encode(obj))])
+        if not deleting:
+            await self._store.txn(compare, [Put(record.key, stored.marked(record.value, self._now()))])
         return False
 
 

@@ -30,7 +30,20 @@ class Envelope(msgspec.Struct):
     metadata: Meta
 
 
+class _Ending(msgspec.Struct):
+    """The metadata that decide how an object ends."""
+
+    finalizers: list[msgspec.Raw] | None = None
+    deletionTimestamp: str | None = None  # noqa: N815 - as JSON spells it
+
+
+class _Ended(msgspec.Struct):
+    metadata: _Ending
+
+
 _envelope = msgspec.json.Decoder(Envelope).decode
+_ended = msgspec.json.Decoder(_Ended).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def pack(obj: Object, *, versioned: bool = False) -> bytes:
@@ -81,3 +94,16 @@ def labels(value: bytes) -> dict[str, str]:
 def deleting(value: bytes) -> bool:
     """Tell whether a stored object is being deleted."""
     return bool(_envelope(value).metadata.deletionTimestamp)
+
+
+def ending(value: bytes) -> tuple[bool, bool]:
+    """Return whether a stored object has finalizers, and whether it is being deleted."""
+    metadata = _ended(value).metadata
+    return bool(metadata.finalizers), bool(metadata.deletionTimestamp)
+
+
+def marked(value: bytes, now: str) -> bytes:
+    """Return a stored object that is being deleted since `now`, without a grace period. Its fields are not decoded."""
+    members = _members(value)
+    marks = {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+    return _encode({**members, "metadata": {**_members(members["metadata"]), **marks}})

@@ -9,7 +9,7 @@ import pytest
 from vcsync.api import served
 from vcsync.apimachinery.crd import conditions
 from vcsync.apimachinery.crd.definition import BEHAVIOUR, terminate
-from vcsync.apimachinery.resources import custom_group, object_key
+from vcsync.apimachinery.resources import collection_key, custom_group, object_key
 from vcsync.apimachinery.strategy import Context, User
 from vcsync.apiserver.apiextensions import definition_controller as establish
 from vcsync.apiserver.apiextensions.api_services import ApiServices
@@ -32,7 +32,7 @@ class Memory:
     async def get(self, key, *, revision=0):
         return self.records.get(key), self.now
 
-    async def range(self, prefix, *, after="", limit=0, revision=0):
+    async def range(self, prefix, *, after="", limit=0, revision=0, counted=True):
         found = [self.records[key] for key in sorted(self.records) if key.startswith(prefix) and key > after]
         return Page(found[: limit or None], self.now, more=bool(limit) and len(found) > limit)
 
@@ -204,6 +204,41 @@ async def test_deleting_a_definition_deletes_its_objects_first(world):
     await settled(definitions)
     assert store.records == {}
     assert catalogue.find("t", "example.com", "v1", "foos") is None
+
+
+async def test_objects_that_wait_for_their_finalizers_are_not_decoded(world):
+    _, store, definitions = world
+    prefix = collection_key("t", custom_group("example.com"), "foos")
+    metadata = {"finalizers": ["x/y"], "deletionTimestamp": NOW, "name": "a"}
+    value = msgspec.json.encode({"metadata": metadata, "spec": "x" * 20_000})
+    spoilt = value[:-3] + b"\xff" + value[-2:]  # not decoded, it is no error
+    for number in range(establish.PAGE):
+        await store.txn([], [Put(f"{prefix}ns/{number:03}", spoilt)])
+    rounds = []
+
+    async def others():
+        while True:
+            rounds.append(len(rounds))
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    assert not await definitions._delete_objects(prefix)
+    task.cancel()
+    assert len(rounds) >= 4
+
+
+async def test_a_marked_object_keeps_what_it_has(world):
+    _, store, definitions = world
+    key = object_key("t", custom_group("example.com"), "foos", "ns", "a")
+    made = {
+        "metadata": {"name": "a", "finalizers": ["x/y"], "annotations": {"b": "ä"}},
+        "spec": {"c": [1.50, None]},
+    }
+    await put(store, key, made)
+    assert not await definitions._delete_objects(collection_key("t", custom_group("example.com"), "foos"))
+    marks = {"deletionTimestamp": NOW, "deletionGracePeriodSeconds": 0}
+    assert list(store.object(key)) == ["metadata", "spec"]
+    assert store.object(key) == {**made, "metadata": {**made["metadata"], **marks}}
 
 
 async def test_work_left_over_from_before_a_restart_is_found(world):

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from vcsync.patterns.linear import linear
 from vcsync.process.legible import legible, legible_lines
 
 _SECRET_KEY = re.compile(
@@ -18,8 +19,11 @@ _SECRET_KEY = re.compile(
 )
 # Keys with these endings hold names and numbers, not the secrets themselves, so their values may be logged.
 _HARMLESS_KEY = re.compile(r"(_name|_names|_ref|_file|_uid|_count|_seconds|_type)$", re.IGNORECASE)
-_SECRET_TEXT = re.compile(
-    r"(Bearer\s+)[A-Za-z0-9._~+/=-]{8,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----.*"
+_SECRET_TEXT = linear(
+    r"(Bearer[^!-~]+)[A-Za-z0-9._~+/=-]{8,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)-----END [A-Z ]*PRIVATE KEY-----"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*)"
 )
 _REDACTED = "[redacted]"
 _encoder = msgspec.json.Encoder(enc_hook=str)

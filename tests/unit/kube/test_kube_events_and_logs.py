@@ -19,6 +19,7 @@ from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.process import logs, loop
 
 POD = ObjectRef("v1", "Pod", "p", "a", "u")
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMHc\nMHd\n-----END RSA PRIVATE KEY-----"
 
 
 class Sink:
@@ -159,7 +160,10 @@ async def test_queued_events_are_written_at_the_end(sink: Sink, recorder: EventR
         ("headers", {"Authorization": "Bearer abcdefgh1234"}, {"Authorization": "[redacted]"}),
         ("error", "sent Bearer abcdefgh1234 there", "sent Bearer [redacted] there"),
         ("error", "jwt eyJhbGciOiJSUzI1.eyJzdWIiOiJ4.c2ln", "jwt [redacted]"),
+        ("error", "sent Bearer\u00a0\x1fabcdefgh1234", "sent Bearer\u00a0\x1f[redacted]"),
         ("items", ["-----BEGIN EC PRIVATE KEY-----MHc"], ["[redacted]"]),
+        ("error", "-----BEGIN PRIVATE KEY-----\nMHc\nMHd\n", "[redacted]"),
+        ("error", f"key {PEM}\nand {PEM} it", "key [redacted]\nand [redacted] it"),
         ("body", b"12345", "5 bytes"),
         ("name", "pod-1", "pod-1"),
     ],

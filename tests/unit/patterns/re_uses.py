@@ -57,7 +57,6 @@ OF_TENANTS = {
     "objects/quantity.py _QUANTITY": _HOT,
     "process/logs.py _SECRET_KEY": "each field of each line of the log",
     "process/logs.py _HARMLESS_KEY": "each field of each line of the log",
-    "process/logs.py _SECRET_TEXT": "each field of each line of the log; refers to groups",
     "simulate/canned.py _SEPARATORS": "looks behind and ahead",
     "simulate/kubelet.py _FAILS": "looks ahead",
     "syncer/kinds/event.py _key_prefix": "looks behind and ahead",

@@ -13,6 +13,7 @@ from vcsync.apimachinery.kinds.core.pod_projections import field_reference
 from vcsync.apimachinery.structural.formats import FORMATS
 from vcsync.apimachinery.wire import jsonpath, values
 from vcsync.objects.selectors import parse_selector
+from vcsync.process import logs
 
 CHARACTERS = [*"a0 .,-:/[]()'\"!=@<>+\\%{}", "\n", "é"]
 SIZES = (8, 12, 16, 20, 64, 500)
@@ -41,6 +42,11 @@ FUNCTIONS_OF_TEXTS: dict[str, tuple[Callable[[str], Any], list[str], list[str]]]
         jsonpath.parse,
         ["", ".a[", ".a['", ".a[?(@.x", '.a[?(@.x=="', ".a["],
         ["'a',", "*,", "..", "[?(@.x)]", "\\a", "1:", "[0]", ".a", "'a' ", "=="],
+    ),
+    "secrets in the log": (
+        lambda text: logs.redact(None, "info", {"event": text}),
+        ["", "Bearer ", "eyJaaaaaaaa."],
+        ["eyJ", "eyJeyJeyJ", "Bearer ", "eyJaaaaaaaa.", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----"],
     ),
 } | {
     f"format {name}": (check, ["", "a@", "http://", "1.", "rgb("], ["ms", "1ms", "a.", "1.", "00-"])

@@ -1,4 +1,4 @@
-"""What one tenant's stored objects and reads may cost others, as its users meet the limits with real kubectl."""
+"""Costs to others of one tenant's stored objects and reads, as its users meet the limits with real kubectl."""
 
 from collections.abc import Iterator
 from pathlib import Path

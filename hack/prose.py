@@ -115,14 +115,14 @@ def findings(files: Iterable[Path]) -> Iterator[Finding]:
 
 
 def vague(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the first lines of docstrings that do not name their subject, as (first line of the definition, text)."""
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        text = (ast.get_docstring(node) or "").partition("\n")[0]
-        pattern, line = (VAGUE_IN_MODULE, 1) if isinstance(node, ast.Module) else (VAGUE, node.lineno)
-        if pattern.match(text):
-            yield line, text
+    """Yield the first lines of docstrings, those of values included, that do not name their subject, as (line, text)."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                first = text.lstrip().partition("\n")[0]
+                if (VAGUE_IN_MODULE if node is tree.body[0] else VAGUE).match(first):
+                    yield node.lineno, first
 
 
 def texts(source: str, suffix: str) -> Iterator[tuple[int, str]]:

@@ -21,7 +21,7 @@ SLICES = 2
 LOST = "r001"
 """The super cluster that is lost."""
 ON_LOST = 10
-"""Of so many namespaces, one has all its slices and Pods on the super cluster that is lost."""
+"""Number of namespaces of which one has all its slices and Pods on the super cluster that is lost."""
 SPARE_PERCENT = 25
 """Capacity of the others in addition to what their own namespaces use."""
 MOST_ROUNDS = 1000

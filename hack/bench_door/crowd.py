@@ -22,7 +22,7 @@ from hack.testbed.processes import resident_memory
 LIMIT = 2.0
 """Reads per second that a tenant may send."""
 TIMES = 50.0
-"""How many times its limit a greedy tenant sends."""
+"""Multiple of its limit that a greedy tenant sends."""
 ROUNDS = 4
 BEGIN_SECONDS = 3.0
 """Time for the greedy tenants to use up their bursts after each pause."""

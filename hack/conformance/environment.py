@@ -45,7 +45,7 @@ POD_POLICY = {
 }
 """Permissions beyond the default that the operator gives this tenant, because tests need them."""
 IMPERSONATED = ("--group", "developers", "--extra", "known-languages")
-"""What a test of SelfSubjectReviews impersonates."""
+"""Group and extra values that a test of SelfSubjectReviews impersonates."""
 RUNTIME_CLASS = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",

@@ -17,7 +17,7 @@ FOLDERS = (
     "test/fixtures",
     "third_party/forked/shell2junit",
 )
-"""What the scripts read, relative to Kubernetes' module."""
+"""Files and folders that the scripts read, relative to Kubernetes' module."""
 SHEBANG = b"#!"
 """Start of the files that are programs. The module cache does not keep file modes."""
 _GROUP = re.compile(r"^ +record_command run_(\w+)", re.MULTILINE)

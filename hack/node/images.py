@@ -23,7 +23,7 @@ SHEBANG = "#!/bin/sh\n"
 SCRIPTS = {"bin/printenv": f"""{SHEBANG}env | sed -n "s/^$1=//p"\n"""}
 """Commands that Kubernetes' tests call in agnhost and that Debian's busybox lacks: path in the image -> text."""
 WAIT_FOR_SIGNAL = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"
-"""What the `pause` of Kubernetes does, as a script: waits for a signal and collects ended processes."""
+"""The `pause` of Kubernetes as a script: it waits for a signal and collects ended processes."""
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ACCOUNTS = {
     "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",

@@ -8,7 +8,7 @@ from hack.suites.census import MOST
 from hack.testbed.binaries import NODE
 
 Tier = Literal["test", "gate", "verify"]
-"""Which command runs a suite: `make test` and CI, CI alone, or `make verify`. Each runs those before it, too."""
+"""Command that runs a suite: `make test` and CI, CI alone, or `make verify`. Each runs those before it, too."""
 
 CORE = "core"
 """Marker of the tests that `make test` runs on real API servers."""

@@ -284,12 +284,12 @@ META_ROLES: Final = (*ROLES, ROLE_TENANTS)
 BOUND_STATUS: Final = "boundstatus"
 """Subresource of Pods in embedded control planes with which a syncer, and nobody else, binds a Pod and writes its status."""
 ROLE_STREAMS: Final = "streams"
-"""What embedded control planes are in the meta cluster and in super clusters: logs, exec, attach and port-forward of Pods."""
+"""Role of embedded control planes in the meta cluster and in super clusters: logs, exec, attach and port-forward of Pods."""
 META_ACCOUNTS: Final = (*META_ROLES, ROLE_STREAMS)
 """All roles with a ServiceAccount in the meta cluster."""
 
 ROLE_GATEWAY: Final = "gateway"
-"""What embedded control planes are in external ones. It is not among `ROLES`: it has no part in the pool."""
+"""Role of embedded control planes in external ones. It is not among `ROLES`: it has no part in the pool."""
 TENANT_ADMINS: Final = "vcsync:tenant-admins"
 """Group of a tenant's administrators."""
 TENANT_READER: Final = "vcsync:tenant-reader"

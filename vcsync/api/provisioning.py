@@ -10,7 +10,7 @@ from msgspec import Struct
 from vcsync.api import names
 
 MOST_RETURNS: Final = 3
-"""How often a super cluster gives a claim back that it cannot provision. After that the claim stays there."""
+"""Number of times that a super cluster gives a claim back that it cannot provision. After that the claim stays there."""
 REQUESTED: Final = "requested"
 """State: the super cluster may have a copy, and a volume for it."""
 RETURNING: Final = "returning"

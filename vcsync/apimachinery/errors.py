@@ -158,7 +158,7 @@ def conflict(plural: str, group: str, name: str, why: str) -> StatusError:
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-"""Why an optimistic update conflicts."""
+"""Reason why an optimistic update conflicts."""
 
 
 def bad_request(message: str) -> StatusError:

@@ -50,7 +50,7 @@ class FailureWriter:
         self._clock = clock
         self._rests_until = float("-inf")
         self.problem = ""
-        """Why failures cannot be recorded; empty if they can, as far as that is known."""
+        """Reason why failures cannot be recorded; empty if they can, as far as that is known."""
 
     async def run(self) -> None:
         """Write until cancelled."""

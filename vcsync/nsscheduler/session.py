@@ -101,7 +101,7 @@ class TenantSession:
             )
             for item, kind in CLASSES.items()
         }
-        """What publishes classes and definitions to the tenant, by work item."""
+        """Publishers of classes and definitions to the tenant, by work item."""
         self.publishers[DEFINITIONS] = self.definitions
         self.without_effect = WithoutEffect(handle, self.events)
         self.control_plane = TenantClient(

@@ -47,7 +47,7 @@ class _Record(Struct, frozen=True, gc=False, array_like=True):
     volume: str
     phase: str
     said: dict[str, Provisioning] = {}
-    """What super clusters say about the claim, by id."""
+    """Answers of super clusters about the claim, by id."""
     source: str = ""
     """Name of the claim that it is a clone of."""
     snapshot: str = ""

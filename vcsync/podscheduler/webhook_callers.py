@@ -23,7 +23,7 @@ READ_SECONDS_EACH = 3.0
 MIN_TOKEN = 32
 """Shortest token. A shorter one could be guessed."""
 OUTCOMES = ("placed", "left", "repeated", "refused", "limited", "late")
-"""What becomes of calls: a Pod gets a super cluster, gets none, or the answer that was given before; the call is forged or
+"""Outcomes of calls: a Pod gets a super cluster, gets none, or the answer that was given before; the call is forged or
 malformed; the tenant calls too often; nobody waits for the answer any more."""
 
 Ask = Callable[[NewPod], Promise | None]

@@ -23,7 +23,7 @@ class Admin:
     path: Path
     content: bytes
     cluster: Cluster
-    """How to reach its cluster from anywhere: includes the CA."""
+    """Address of its cluster, as it is reached from anywhere, and the CA."""
 
 
 def read_admin(path: Path, *, as_given: bool = False) -> Admin:

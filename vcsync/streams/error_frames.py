@@ -22,7 +22,7 @@ _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
 _SHORT, _MEDIUM, _LONG = 125, 126, 127
 _CONTROL = 0x8
 _TELLTALE = linear(r"://|\bdial\b|\blookup\b|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F]*:[0-9a-fA-F:]*\]")
-"""What only messages about connections contain."""
+"""Parts of messages about connections, which no other message contains."""
 
 
 class MalformedFrame(ConnectionError):

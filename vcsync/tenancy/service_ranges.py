@@ -25,7 +25,7 @@ class Claim(NamedTuple):
     """The ranges that a VirtualCluster asks for: one, or one of each IP family."""
 
     created: str
-    """When the VirtualCluster was created, in RFC 3339."""
+    """Time at which the VirtualCluster was created, in RFC 3339."""
     name: Name
     cidr: str
 

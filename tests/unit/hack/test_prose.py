@@ -64,9 +64,11 @@ def test_documents_and_sources_are_checked_but_neither_the_list_nor_quoted_refer
     ("first", "found"),
     [("What a tenant is.", True), ("Where.", True), ("Whatever comes.", False), ("The tenants.", False)],
 )
-def test_the_first_line_of_a_module_names_its_subject(tmp_path: Path, first: str, found: bool) -> None:
+def test_the_first_line_of_a_module_or_a_value_names_its_subject(
+    tmp_path: Path, first: str, found: bool
+) -> None:
     assert bool(placed(tmp_path, "sample.py", f'"""{first}"""\n')) == found
-    assert not placed(tmp_path, "other.py", f'"""The thing."""\n\nX = 1\n"""{first}"""\n')
+    assert bool(placed(tmp_path, "other.py", f'"""The thing."""\n\nX = 1\n"""{first}"""\n')) == found
 
 
 @pytest.mark.parametrize(
@@ -78,4 +80,4 @@ def test_the_first_line_of_a_definition_names_its_subject(
     tmp_path: Path, definition: str, first: str, found: bool
 ) -> None:
     source = f'"""Boxes."""\n\n\n{definition}\n    """{first}"""\n'
-    assert placed(tmp_path, "sample.py", source) == ([(4, first)] if found else [])
+    assert placed(tmp_path, "sample.py", source) == ([(5, first)] if found else [])

@@ -37,7 +37,7 @@ _WORDS = (
     (r"\bgoogle\.protobuf\.Timestamp\b", "timestamp"),
 )
 _UNKNOWN = "*error*"
-"""How the checker calls the type of what it could not check."""
+"""Name that the checker gives the type of an expression that it could not check."""
 _WIDE_DOT, _WIDE_ARROW = "\uff0e", "\uff3e"
 _HEAD = re.compile(r"ERROR: <input>:(?P<line>-?\d+):(?P<column>-?\d+): (?P<told>.*)", re.DOTALL)
 _UNDECLARED = re.compile(r"undeclared reference to '(?P<name>[\w.]+)'(?P<rest> \(in container ''\))")

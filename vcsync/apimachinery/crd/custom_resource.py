@@ -100,7 +100,7 @@ RECENT_BYTES = 2 << 20
 """Bytes of versions whose compiled form is kept although no tenant has them; it takes some fifty times as many."""
 _Key = tuple[bytes, str, str]
 _shared: WeakValueDictionary[_Key, Compiled] = WeakValueDictionary()
-"""What tenants have: what no tenant has any more is released."""
+"""Compiled versions that tenants have. One that no tenant has any more is released."""
 _recent: Kept[_Key, Compiled] = Kept(RECENT_BYTES)
 _sharing = Lock()
 """Held while `_shared` is read or changed: large versions are compiled on threads."""

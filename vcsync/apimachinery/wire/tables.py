@@ -16,7 +16,7 @@ ROW_VALUES = 10_000
 """Most values that the JSONPaths of one row visit. Each `TEXT_BYTES` of a shown value count as one. Upstream has no limit."""
 TEXT_BYTES = 256
 BEYOND_BUDGET = "<too many values>"
-"""What the remaining cells of a row show that needs more than `ROW_VALUES`, whatever the type of their columns."""
+"""Text of the remaining cells of a row that needs more than `ROW_VALUES`, whatever the type of their columns."""
 INCLUDES = frozenset({"", "None", "Metadata", "Object"})
 TENANT_COLUMN = {
     "name": "Tenant",

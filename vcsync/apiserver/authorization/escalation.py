@@ -34,7 +34,7 @@ _HOUSEKEEPING = ("ownerReferences", "finalizers", "managedFields", "resourceVers
 
 
 REMEDY = "write several smaller roles, or let a user with the verb escalate (for bindings: bind) write it"
-"""How to write what is too large to compare."""
+"""Remedy for roles that are too large to compare."""
 MAX_STEPS = 1_000_000
 """Most comparisons of single permissions with rules for one write: about a second."""
 

@@ -30,7 +30,7 @@ ALWAYS = (
     ),
     Rule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
 )  # fmt: skip
-"""What every guest may do: read discovery and health, and review itself."""
+"""Permissions of every guest: to read discovery and health, and to review itself."""
 UNWRITABLE = frozenset({
     RBAC,
     "certificates.k8s.io",

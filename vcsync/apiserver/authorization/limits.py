@@ -20,7 +20,7 @@ EXCEEDED = (
     f"only {MAX_BINDINGS} bindings of a user, and {MAX_RULES} rules with {MAX_VALUES} values of {MAX_CHARACTERS} characters, "
     "count in a namespace: delete bindings, or shorten roles"
 )
-"""What users read if bindings or roles do not count."""
+"""Message for users if bindings or roles do not count."""
 MAX_NAMED = 100
 """Missing roles that a message names."""
 MAX_TEXT = 400

@@ -109,7 +109,7 @@ def aggregated(
 
 
 _COMMON = ((), (METRICS,))
-"""What tenants without APIServices of their own have of aggregated APIs. Their documents are shared."""
+"""Aggregated APIs of tenants without APIServices of their own. Their documents are shared."""
 
 
 @cache

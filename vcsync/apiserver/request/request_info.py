@@ -22,7 +22,7 @@ ALL_EXTERNAL = "all+external"
 ALL_REACHABLE = "all+reachable"
 """The same without the external control planes that cannot be read at the moment."""
 Beyond = Literal["", "all", "reachable"]
-"""Which external control planes a request for all tenants includes: none, all that are readable, or those that answer."""
+"""External control planes that a request for all tenants includes: none, all that are readable, or those that answer."""
 _BEYOND: Mapping[str | None, Beyond] = {ALL_EXTERNAL: "all", ALL_REACHABLE: "reachable"}
 
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})

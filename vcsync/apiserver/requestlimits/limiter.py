@@ -34,7 +34,7 @@ from vcsync.apiserver.tenants.request_limits import (
 )
 
 Holder = Literal["tenant", "user", "roles", "anonymous"]
-"""Whose limit it is: that of the tenant, of a user, of vcsync's own programs in the tenant, or of anonymous callers."""
+"""Owner of a limit: the tenant, a user, vcsync's own programs in the tenant, or anonymous callers."""
 
 ROLE_LIMITS = RequestLimits(
     reads_per_second=200,

@@ -116,7 +116,7 @@ class NewTenant:
     as_given: bool
     name_server: NameServer | None
     spec: dict[str, Any]
-    """Of the VirtualCluster."""
+    """Spec of the VirtualCluster."""
     placement: str | None = None
     """HOST:PORT of the Pod scheduler that its control plane asks about new Pods."""
 

@@ -32,7 +32,7 @@ FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 LOST_SECONDS = 5.0
 """Time for which a control plane is retried before the client is told that its changes do not arrive."""
 ITEM_BYTES = 4096
-"""What an item of a list counts as in the queue of events."""
+"""Bytes that an item of a list counts as in the queue of events."""
 _log = structlog.get_logger(__name__)
 
 

@@ -84,7 +84,7 @@ class Step(Struct, frozen=True):
     claim: Claim | None
     """The published claim of this super cluster; None: it has none."""
     reason: str = ""
-    """Why Pods that have to leave must wait; "" if none must."""
+    """Reason why Pods that have to leave must wait; "" if none must."""
 
 
 def encode(claim: Claim) -> str:

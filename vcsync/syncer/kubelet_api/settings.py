@@ -20,7 +20,7 @@ class KubeletSettings(Struct, frozen=True, kw_only=True):
     identity: bytes = b""
     """Serving certificate with its chain, and its key, as PEM; empty: a self-signed one."""
     limits: StreamLimits = StreamLimits()
-    """When exec, attach and port-forward end."""
+    """Limits after which exec, attach and port-forward end."""
 
     def __repr__(self) -> str:
         return f"KubeletSettings({self.address!r}, {self.ports})"

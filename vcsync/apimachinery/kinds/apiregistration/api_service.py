@@ -18,7 +18,7 @@ from vcsync.apimachinery.wire import cells
 
 _HTTPS = 443
 NOT_FORWARDED = "this control plane does not forward requests to Services: its operator allows none"
-"""Why an APIService that names a Service is not available, unless the operator allows networks for Services."""
+"""Reason why an APIService that names a Service is not available, unless the operator allows networks for Services."""
 NOT_FORWARDED_REASON = "NotForwarded"
 AVAILABLE = "Available"
 _LOCAL = ("True", "Local", "Local APIServices are always available")

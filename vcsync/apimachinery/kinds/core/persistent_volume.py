@@ -117,7 +117,7 @@ _SOURCES: tuple[tuple[str, str, pod_volumes.Check], ...] = (
     ("csi", "csi", _csi),
 )
 _MISSPELT = {"cephfs": "cephFS"}
-"""How messages spell a source if the volume has more than one, where that is not the source's name."""
+"""Spelling of a source in messages if the volume has more than one, where that is not the source's name."""
 _DEPRECATED = {
     "cephfs": ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     "photonPersistentDisk": ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),

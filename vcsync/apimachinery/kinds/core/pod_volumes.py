@@ -211,7 +211,7 @@ SOURCES: tuple[tuple[str, str, Check], ...] = (
     ("image", "image", _nothing),
 )
 _MISSPELT = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-"""How messages spell a source if the volume has more than one, where that is not the source's name."""
+"""Spelling of a source in messages if the volume has more than one, where that is not the source's name."""
 
 
 def _source(path: str, volume: Object, pod_name: str, is_pod: bool) -> Findings:

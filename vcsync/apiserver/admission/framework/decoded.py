@@ -15,7 +15,7 @@ MAX_BYTES = 4 * 2**20
 MAX_OBJECT = 64 * 1024
 """Size of a stored object up to which its decoded form is kept."""
 OBJECT_STEPS, BYTES_PER_STEP = 5, 100
-"""What an object takes in microseconds, and the stored bytes that are decoded in one."""
+"""Microseconds that an object takes, and the stored bytes that are decoded in one."""
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 

@@ -23,6 +23,7 @@ from vcsync.apimachinery.schema.node import Schema
 from vcsync.apimachinery.strategy import Behaviour, Object
 from vcsync.apiserver.apiextensions.conversion import Converter, Reach, Webhook, refuse
 from vcsync.apiserver.request.caller import SYSTEM
+from vcsync.apiserver.request.resource import Step, at_once
 from vcsync.apiserver.storage.interface import Change, Record, Store
 
 GROUP = "apiextensions.k8s.io"
@@ -168,18 +169,15 @@ class Served:
             _decode(compiled, found)
         return found
 
-    async def store(self, working: Object) -> Object:
+    async def store(self, working: Object, step: Step = at_once) -> Object:
         """Convert an object of this version to the storage version, complete as if it were read; see `Compiled.complete`.
 
         Raises:
             StatusError: 500, the conversion webhook failed.
         """
         found = (await self._converter.convert([working], self.resource.storage_api_version))[0]
-        if self._name != self._storage:
-            (await self._compiled_version(self._storage)).decode(found, lenient=True)
-        else:
-            (await self._compiled_version(self._name)).complete(found)
-        return found
+        compiled = await self._compiled_version(self._storage)
+        return await step(partial(_completed, compiled, found, decode=self._name != self._storage))
 
     async def into(self, served: Object, api_version: str) -> Object:
         """Return an object of this version in another served one, with its defaults and without unknown fields.
@@ -203,6 +201,15 @@ def _decode(compiled: Compiled, objects: Iterable[Object]) -> None:
     """Decode stored objects, in place."""
     for each in objects:
         compiled.decode(each, lenient=True)
+
+
+def _completed(compiled: Compiled, obj: Object, *, decode: bool) -> Object:
+    """Complete an object as if it were read, in place; `decode`: it has been converted from another version."""
+    if decode:
+        compiled.decode(obj, lenient=True)
+    else:
+        compiled.complete(obj)
+    return obj
 
 
 def _resource(definition: Object, version: Object) -> Resource:

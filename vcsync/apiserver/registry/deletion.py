@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from vcsync.apimachinery import errors
@@ -19,7 +20,7 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.apiextensions.catalogue import GROUP, PLURAL
 from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.namespace_lifecycle import check_deletion
-from vcsync.apiserver.registry.offloading import is_expensive
+from vcsync.apiserver.registry.offloading import THREAD_BYTES, is_expensive, run_step
 from vcsync.apiserver.registry.store import Registry
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.options import DeleteOptions
@@ -105,8 +106,10 @@ class Deleter:
     async def _try(
         self, scope: Scope, key: str, record: Record, options: DeleteOptions, by: By
     ) -> tuple[Deleted | None, Record | None]:
-        if cooperative.raises_too_long() and is_expensive(record.value):
-            raise cooperative.TooLarge
+        if is_expensive(record.value):
+            if cooperative.raises_too_long():
+                raise cooperative.TooLarge
+            scope.size = max(scope.size, THREAD_BYTES + 1)  # deletions have small bodies
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
         if by != "eviction":
@@ -118,7 +121,7 @@ class Deleter:
         uid = old["metadata"].get("uid", "")
         begin = SPECIAL.get((resource.group, resource.plural))
         if begin:
-            working = copied(old)
+            working = await run_step(scope, partial(copied, old))
         step = begin(working, options, now) if begin else "continue"
         if step == "marked":
             return await self._mark(scope, key, record, working, options)
@@ -137,7 +140,7 @@ class Deleter:
         if graceful and not options.dry_run:
             return await self._end_grace(scope, key, record, working, options)
         if changed or graceful:
-            record = replace(record, value=await self._registry.packed(scope.kind, working))
+            record = replace(record, value=await self._registry.packed(scope, working))
         return await self._remove(scope, key, record, working, options)
 
     async def _end_grace(
@@ -161,9 +164,9 @@ class Deleter:
     async def _mark(
         self, scope: Scope, key: str, record: Record, working: Object, options: DeleteOptions
     ) -> tuple[Deleted | None, Record | None]:
-        packed = await self._registry.packed(scope.kind, working)
+        packed = await self._registry.packed(scope, working)
         uid = working["metadata"].get("uid", "")
-        if options.dry_run or stored.same(packed, record.value):
+        if options.dry_run or await run_step(scope, partial(stored.same, packed, record.value)):
             return Deleted(packed, record.revision, gone=False, uid=uid), None
         outcome = await self._registry.commit(
             (Compare(key, record.revision),), (Put(key, packed, self._registry.ttl(scope.kind)),)

@@ -152,7 +152,7 @@ class Registry:
             for each in scope.tentative:
                 each.prepare(working)
             key = scope.key(working["metadata"]["name"])
-            packed = await self.packed(scope.kind, working)
+            packed = await self.packed(scope, working)
             if options.dry_run:
                 record, _ = await self.store.get(key)
                 if record is not None:
@@ -302,11 +302,11 @@ class Registry:
         kind = scope.kind
         reserved = await self._prepare_update(scope, working, old, options)
         keep_times(old, working)
-        if not changed and working == old and not await self._stored_otherwise(kind, working, record):
+        if not changed and working == old and not await self._stored_otherwise(scope, working, record):
             return Written(record.value, record.revision), record
         if can_be_removed(kind, working, old):
             return await self._remove(scope, key, record, working, options)
-        packed = await self.packed(kind, working)
+        packed = await self.packed(scope, working)
         if options.dry_run:
             return Written(packed, record.revision), record
         await self._storage_limit.require(scope, key, packed, record.value)
@@ -318,19 +318,22 @@ class Registry:
             return Written(packed, outcome.revision), None
         return None, await self._after_conflict(outcome, key)
 
-    async def _stored_otherwise(self, kind: Kind, working: Object, record: Record) -> bool:
+    async def _stored_otherwise(self, scope: Scope, working: Object, record: Record) -> bool:
         """Return whether writing an unchanged object would change its stored form.
 
         Its definition may have another storage version or new defaults since, and an update without changes is how
         clients migrate objects. Built-in kinds have one stored form.
         """
-        return kind.resource.custom and not stored.same(await self.packed(kind, working), record.value)
+        if not scope.kind.resource.custom:
+            return False
+        packed = await self.packed(scope, working)
+        return not await run_step(scope, partial(stored.same, packed, record.value))
 
     async def _remove(
         self, scope: Scope, key: str, record: Record, working: Object, options: WriteOptions
     ) -> tuple[Written | None, Record | None]:
         """Delete an object whose last finalizer an update removed. The response is the object."""
-        packed = await self.packed(scope.kind, working)
+        packed = await self.packed(scope, working)
         if options.dry_run:
             return Written(packed, record.revision), record
         reserved = await self.reserve(scope, None, working)
@@ -544,9 +547,14 @@ class Registry:
         obj = await cooperative.evaluate_in_thread(tenant_of(record.key), unpack) if large else unpack()
         return (await kind.load([obj], large=large))[0]
 
-    async def packed(self, kind: Kind, working: Object) -> bytes:
-        """Return the stored form of a working object."""
-        return stored.pack(await kind.store(working), versioned=kind.versioned)
+    async def packed(self, scope: Scope, working: Object) -> bytes:
+        """Return the stored form of a working object, made on a thread if it is large."""
+
+        async def step(work: Callable[[], Object]) -> Object:
+            return await run_step(scope, work)
+
+        kept = await scope.kind.store(working, step)
+        return await run_step(scope, partial(stored.pack, kept, versioned=scope.kind.versioned))
 
     def ttl(self, kind: Kind) -> int | None:
         """Return the time to live of a kind's objects in seconds, or None if they do not expire."""

@@ -4,7 +4,7 @@ An object has three forms: *stored* (the storage version), *working* (the versio
 version of the request). The working form of built-in kinds is the storage version, that of custom kinds the served one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vcsync.apimachinery.copies import copied
@@ -16,6 +16,13 @@ from vcsync.apimachinery.strategy import Behaviour, Object
 
 Conversion = Callable[[Object, str], Object]
 """(object, wanted apiVersion) -> the object in that version."""
+Step = Callable[[Callable[[], Object]], Awaitable[Object]]
+"""Runs pure work, and returns its result."""
+
+
+async def at_once(work: Callable[[], Object]) -> Object:
+    """Run work on the event loop, at once: a `Step` for small objects."""
+    return work()
 
 
 class Kind(Protocol):
@@ -82,8 +89,8 @@ class Kind(Protocol):
         """
         ...
 
-    async def store(self, working: Object) -> Object:
-        """Convert an object from its working to its stored form."""
+    async def store(self, working: Object, step: Step = at_once) -> Object:
+        """Convert an object from its working to its stored form. `step` runs what takes long if the object is large."""
         ...
 
 
@@ -134,9 +141,9 @@ class BuiltinKind:
         del large
         return stored
 
-    async def store(self, working: Object) -> Object:
+    async def store(self, working: Object, step: Step = at_once) -> Object:
         """Normalize an object, because responses are built from stored bytes."""
-        return self._normal(working)
+        return await step(lambda: self._normal(working))
 
     def _normal(self, obj: Object) -> Object:
         return obj if self._stored is None else walk.normalize(obj, self._stored)

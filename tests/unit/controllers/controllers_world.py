@@ -51,11 +51,17 @@ class Shelf:
     def count(self, tenant: str, namespace: str) -> int:
         return len(list(self.within(tenant, namespace)))
 
+    def total(self, tenant: str) -> int:
+        return len(list(self.everything()))
+
     def everything(self) -> Iterable[Envelope]:
         return [self._envelope(TENANT, body) for body in self.bodies.values()]
 
     def owned(self, uid: str) -> list[Envelope]:
         return [each for each in self.everything() if any(owner.uid == uid for owner in each.owners)]
+
+    def count_owned(self, uid: str) -> int:
+        return len(self.owned(uid))
 
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         return [each for each in self.within(tenant, namespace) if not each.owners]

@@ -22,7 +22,7 @@ from vcsync.controllers.daemonset.objects import (
 )
 from vcsync.controllers.framework import controller_revisions as revisions
 from vcsync.controllers.framework import ownership, pods
-from vcsync.controllers.framework.event_handlers import claimant, own, standing
+from vcsync.controllers.framework.event_handlers import claimant, everywhere, own, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -269,9 +269,7 @@ def _node(change: Change, view: View) -> Iterable[Key]:
         return ()
     if old is not None and new is not None and old.labels == new.labels and old.spec == new.spec:
         return ()
-    tenant = standing(change).tenant
-    namespaces = [each.name for each in view.of[NAMESPACES].within(tenant)]
-    return [key_of(each) for name in namespaces for each in view.of[DAEMON_SETS].within(tenant, name)]
+    return [key_of(each) for each in everywhere(view, DAEMON_SETS, standing(change).tenant)]
 
 
 def daemon_sets() -> Controller:

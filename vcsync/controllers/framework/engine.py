@@ -29,7 +29,7 @@ from vcsync.controllers.framework.worker import ReconcileContext, Worker
 from vcsync.fairqueue import FairQueue, ObjectName, WorkerPool
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
-from vcsync.kube.resources import Resource
+from vcsync.kube.resources import NAMESPACES, Resource
 from vcsync.objects.budget import Budget
 from vcsync.process.loop_turns import rest
 from vcsync.process.marks import run_marked
@@ -43,9 +43,9 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated suffixes, as in Kubernetes: without vowels, so that they form no words."""
 
 EVERYTHING = "/"
-"""Name of the item for all objects of a namespace. No object can have it."""
+"""Name of the item for all objects of a namespace, or of a tenant. No object can have it."""
 CROWD_SECONDS, CROWD_PACE, CROWD_MOST_SECONDS = 1.0, 1000.0, 10.0
-"""Seconds until all objects of a namespace are queued, plus their number divided by the pace, up to a maximum."""
+"""Seconds until all objects of a namespace or tenant are queued, plus their number divided by the pace, up to a maximum."""
 STEPS_PER_KEY = 10
 """Steps of a budget that the queueing of one object takes."""
 
@@ -147,9 +147,15 @@ class Engine:
             self.work.add_after(key.tenant, Item(controller, key.namespace, key.name), after)
 
     def wake_all(self, controller: str, tenant: str, namespace: str) -> None:
-        """Schedule all objects of a namespace for a controller, once for all calls of some seconds."""
-        after = CROWD_SECONDS + self._keys_of(controller).count(tenant, namespace) / CROWD_PACE
-        self.wake(controller, Key(tenant, namespace, EVERYTHING), min(after, CROWD_MOST_SECONDS))
+        """Schedule all objects of a namespace for a controller, once for all calls of some seconds.
+
+        They are all objects of the tenant if the controller's objects have no namespaces, or `namespace` is empty.
+        """
+        mirror = self._keys_of(controller)
+        namespace = namespace if mirror.resource.namespaced else ""
+        count = mirror.count(tenant, namespace) if namespace else mirror.total(tenant)
+        after = min(CROWD_SECONDS + count / CROWD_PACE, CROWD_MOST_SECONDS)
+        self.wake(controller, Key(tenant, namespace, EVERYTHING), after)
 
     def end_tenant(self, tenant: str) -> None:
         """Drop the queue of a tenant that is no longer served; reconciles in progress finish."""
@@ -216,10 +222,16 @@ class Engine:
         return plan.again if whole else 0.0
 
     async def _wake_everything(self, tenant: str, item: Item) -> None:
-        budget = Budget("the objects of a namespace")
-        for envelope in self._keys_of(item.controller).within(tenant, item.namespace):
-            self.wake(item.controller, key_of(envelope))
-            budget.spend(STEPS_PER_KEY)
+        budget = Budget("all objects of a controller")
+        mirror, places = self._keys_of(item.controller), [item.namespace]
+        if mirror.resource.namespaced and not item.namespace:
+            places = [each.name for each in self.mirrors[NAMESPACES].within(tenant)]
+        for place in places:
+            for envelope in mirror.within(tenant, place):
+                self.wake(item.controller, key_of(envelope))
+                budget.spend(STEPS_PER_KEY)
+                await rest(budget)
+            budget.spend()
             await rest(budget)
 
     def _keys_of(self, controller: str) -> Mirror:

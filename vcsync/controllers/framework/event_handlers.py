@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterable
 from vcsync.controllers.framework import ownership
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import View
-from vcsync.controllers.framework.selector_index import few
+from vcsync.controllers.framework.selector_index import LOOKED_AT_ONCE, LOOKED_BYTES_AT_ONCE, Crowded, few
 from vcsync.kube.cache import Change
-from vcsync.kube.resources import PODS, Resource
+from vcsync.kube.resources import NAMESPACES, PODS, Resource
 from vcsync.objects.envelope import Envelope
+
+NAMESPACES_AT_ONCE = 1000
+"""Most namespaces of a tenant that one event handler looks at."""
 
 
 def gathering(pace: float, most: float) -> Callable[[Change, View, Key], float]:
@@ -73,6 +76,53 @@ def selecting(resource: Resource, change: Change, view: View) -> list[Envelope]:
     if len(labels) > 1 and labels[0] == labels[1]:
         labels.pop()
     return few(view.of[resource].selecting(at.tenant, namespace_of(at), *labels))
+
+
+def looked_at(found: Iterable[Envelope]) -> list[Envelope]:
+    """Return objects that an event handler may look at.
+
+    Raises:
+        Crowded: They are too many, or too large.
+    """
+    return few(found, LOOKED_AT_ONCE, LOOKED_BYTES_AT_ONCE)
+
+
+def dependents(view: View, resource: Resource, owner: Envelope) -> list[Envelope]:
+    """Return the objects that an owner controls, to look at them.
+
+    Raises:
+        Crowded: They are too many, or too large.
+    """
+    objects = view.of[resource]
+    if objects.count_owned(owner.uid) > LOOKED_AT_ONCE:
+        raise Crowded
+    return looked_at(ownership.controlled(objects, owner))
+
+
+def everyone(view: View, resource: Resource, tenant: str, namespace: str = "") -> list[Envelope]:
+    """Return the objects of a namespace, or of a resource that is not namespaced, to look at them.
+
+    Raises:
+        Crowded: They are too many, or too large.
+    """
+    objects = view.of[resource]
+    if objects.count(tenant, namespace) > LOOKED_AT_ONCE:
+        raise Crowded
+    return looked_at(objects.within(tenant, namespace))
+
+
+def everywhere(view: View, resource: Resource, tenant: str) -> list[Envelope]:
+    """Return the objects of all namespaces of a tenant, to look at them. The controller reads namespaces, too.
+
+    Raises:
+        Crowded: They, or the namespaces, are too many, or too large.
+    """
+    objects, namespaces = view.of[resource], view.of[NAMESPACES]
+    if objects.total(tenant) > LOOKED_AT_ONCE or namespaces.count(tenant, "") > NAMESPACES_AT_ONCE:
+        raise Crowded
+    return looked_at(
+        each for around in namespaces.within(tenant) for each in objects.within(tenant, around.name)
+    )
 
 
 def standing(change: Change) -> Envelope:

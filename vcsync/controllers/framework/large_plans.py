@@ -71,8 +71,14 @@ class _CountedObjects:
     def count(self, tenant: str, namespace: str) -> int:
         return self._of.count(tenant, namespace)
 
+    def total(self, tenant: str) -> int:
+        return self._of.total(tenant)
+
     def owned(self, uid: str) -> list[Envelope]:
         return self._limit.read(self._of.owned(uid))
+
+    def count_owned(self, uid: str) -> int:
+        return self._of.count_owned(uid)
 
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         return self._limit.read(self._of.orphans(tenant, namespace))

@@ -1,5 +1,6 @@
 """One resource of all tenants, kept by one watch, indexed by tenant, namespace and name, and by owner."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -63,6 +64,7 @@ class Mirror:
         self.resource = resource
         self.whole = not fields
         self._tenant = tenant
+        self._totals: Counter[str] = Counter()
         self._owned: dict[_Drawer, dict[tuple[str, str], None]] = {}
         self._selector = selector
         self._selectors = SelectorIndex()
@@ -92,6 +94,10 @@ class Mirror:
         """Return the number of objects in a namespace."""
         return self.reflector.cache.count(f"{tenant}/{namespace}")
 
+    def total(self, tenant: str) -> int:
+        """Return the number of objects in all namespaces of a tenant."""
+        return self._totals[tenant]
+
     def everything(self) -> Iterator[Envelope]:
         """Iterate over the objects of all tenants."""
         return self.reflector.cache.items()
@@ -99,6 +105,10 @@ class Mirror:
     def owned(self, uid: str) -> list[Envelope]:
         """Return the objects that name this owner."""
         return self._filed(uid)
+
+    def count_owned(self, uid: str) -> int:
+        """Return the number of objects that name this owner."""
+        return len(self._owned.get(uid, ()))
 
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
         """Return the objects of a namespace that name no owner."""
@@ -133,6 +143,12 @@ class Mirror:
         return [each for each in found if each is not None]
 
     def _changed(self, change: Change) -> None:
+        if change.old is None and change.new is not None:
+            self._totals[change.new.tenant] += 1
+        elif change.new is None and change.old is not None:
+            self._totals[change.old.tenant] -= 1
+            if not self._totals[change.old.tenant]:
+                del self._totals[change.old.tenant]
         if change.old is not None:
             for uid in _filed_under(change.old):
                 mine = self._owned.get(uid, {})

@@ -34,8 +34,16 @@ class Objects(Protocol):
         """Return the number of objects in a namespace."""
         ...
 
+    def total(self, tenant: str) -> int:
+        """Return the number of objects in all namespaces of a tenant."""
+        ...
+
     def owned(self, uid: str) -> list[Envelope]:
         """Return the objects that name this owner."""
+        ...
+
+    def count_owned(self, uid: str) -> int:
+        """Return the number of objects that name this owner."""
         ...
 
     def orphans(self, tenant: str, namespace: str) -> list[Envelope]:
@@ -202,7 +210,7 @@ class Watch(Struct, frozen=True):
     Attributes:
         resource: the watched resource.
         keys: returns the controller's objects that a change may concern, or raises `Crowded`: these may be all of the
-            changed object's namespace, and are looked at later, in turns.
+            changed object's namespace, or of the tenant if it or they have none, and are looked at later, in turns.
         gather: seconds for which changes of the same object are collected, if a reconcile is expensive or
             a change takes effect only later.
         fields: field selector, for controllers that need few of many objects. The mirror may contain more objects if

@@ -12,6 +12,7 @@ from vcsync.kube.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
+    PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -29,6 +30,9 @@ TERMS_AT_ONCE = 500
 OBJECTS_AT_ONCE = 50
 BYTES_AT_ONCE = 256 * 1024
 """Most objects that one event handler decodes, and most bytes of them."""
+LOOKED_AT_ONCE = 200
+LOOKED_BYTES_AT_ONCE = 1024 * 1024
+"""Most objects that one event handler looks at to find those that an event concerns, and most bytes of them."""
 
 SelectorOf = Callable[[Envelope], Selector | None]
 
@@ -37,16 +41,16 @@ class Crowded(Exception):
     """An event may concern more objects of a namespace than one turn of the event loop looks at."""
 
 
-def few(found: Iterable[Envelope]) -> list[Envelope]:
+def few(found: Iterable[Envelope], most: int = OBJECTS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Envelope]:
     """Return objects that an event handler may decode.
 
     Raises:
-        Crowded: They are too many, or too large.
+        Crowded: They are more than `most`, or have more than `size` bytes.
     """
     listed = list(found)
-    if len(listed) > OBJECTS_AT_ONCE:
+    if len(listed) > most:
         raise Crowded
-    if sum(len(each.spec) + len(each.status) + len(each.rest) for each in listed) > BYTES_AT_ONCE:
+    if sum(len(each.spec) + len(each.status) + len(each.rest) for each in listed) > size:
         raise Crowded
     return listed
 
@@ -126,6 +130,14 @@ class _ReplicationController(Struct):
     selector: dict[str, str] | None = None
 
 
+class _Reference(Struct):
+    uid: str = ""
+
+
+class _Volume(Struct, rename="camel"):
+    claim_ref: _Reference | None = None
+
+
 class _Budget(Struct):
     selector: LabelSelector | None = None
 
@@ -150,6 +162,18 @@ def _of_budget(budget: Envelope) -> Selector | None:
     return None if selector is None else compile_selector(selector)
 
 
+def uid_label(uid: str) -> dict[str, str]:
+    """Return the label by which a PersistentVolume selects its claim in the index. No claim has it as a label."""
+    return {"": uid}
+
+
+def _of_volume(volume: Envelope) -> Selector | None:
+    reference = decode(volume.spec, _Volume).claim_ref
+    if reference is None or not reference.uid:
+        return None
+    return compile_selector(LabelSelector(uid_label(reference.uid)))
+
+
 def _valid(read: SelectorOf) -> SelectorOf:
     """Return a function that returns None for a selector that no API server would accept."""
 
@@ -165,7 +189,8 @@ def _valid(read: SelectorOf) -> SelectorOf:
 SELECTORS: Mapping[Resource, SelectorOf] = {
     SERVICES: _valid(_of_service),
     POD_DISRUPTION_BUDGETS: _valid(_of_budget),
+    PERSISTENT_VOLUMES: _valid(_of_volume),
     REPLICATION_CONTROLLERS: _valid(_of_replication_controller),
     **dict.fromkeys((REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS), _valid(_of_set)),
 }
-"""Resources whose objects select others by labels, and the selector of an object."""
+"""Resources whose objects select others, and the selector of an object: of labels, or of a UID."""

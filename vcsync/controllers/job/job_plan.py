@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from vcsync.controllers.framework import ownership
-from vcsync.controllers.framework.event_handlers import own, owner, selecting, standing
+from vcsync.controllers.framework.event_handlers import dependents, own, owner, selecting, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -183,7 +183,7 @@ def _left_behind(change: Change, view: View) -> Iterable[Key]:
     job = standing(change)
     if change.new is not None and not read_job(job).finished:
         return []
-    return [key_of(each) for each in ownership.controlled(view.of[PODS], job) if FINALIZER in each.finalizers]
+    return [key_of(each) for each in dependents(view, PODS, job) if FINALIZER in each.finalizers]
 
 
 JOB = Controller("job-controller", (Watch(JOBS, own), Watch(PODS, _pods, _gathered)), plan)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from vcsync.api import names
 from vcsync.api.conditions import Condition, set_condition
 from vcsync.api.networks import DEFAULT_NETWORK, NETWORKS, SERVICE_PREFIX, NetworkPhase, NetworkStatus
-from vcsync.controllers.framework.event_handlers import own, standing
+from vcsync.controllers.framework.event_handlers import everyone, own, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
@@ -157,7 +157,7 @@ def _of_service(change: Change, view: View) -> Iterable[Key]:
         return ()
     networks = view.of[NETWORKS]
     if service.name == names.TENANT_DNS_SERVICE:
-        return [key_of(each) for each in networks.within(service.tenant)]
+        return [key_of(each) for each in everyone(view, NETWORKS, service.tenant)]
     network = networks.get(service.tenant, "", service.name.removeprefix(SERVICE_PREFIX))
     return [] if network is None or not service.name.startswith(SERVICE_PREFIX) else [key_of(network)]
 

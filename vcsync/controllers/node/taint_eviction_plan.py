@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from vcsync.controllers.framework import pods
-from vcsync.controllers.framework.event_handlers import standing
-from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
+from vcsync.controllers.framework.event_handlers import everywhere, standing
+from vcsync.controllers.framework.mirror import Key, key_of
 from vcsync.controllers.framework.plan import (
     NOTHING,
     Action,
@@ -119,10 +119,9 @@ def _node(change: Change, view: View) -> Iterable[Key]:
     if of_node(node, NO_EXECUTE) == before:
         return
     name = node.name.encode()
-    for namespace in view.of[NAMESPACES].within(node.tenant):
-        for pod in view.of[PODS].within(node.tenant, namespace.name):
-            if name in pod.spec and pods.spec(pod).node_name == node.name:
-                yield Key(pod.tenant, namespace_of(pod), pod.name)
+    for pod in everywhere(view, PODS, node.tenant):
+        if name in pod.spec and pods.spec(pod).node_name == node.name:
+            yield key_of(pod)
 
 
 def taint_eviction() -> Controller:

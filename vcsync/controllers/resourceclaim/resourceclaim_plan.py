@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from vcsync.controllers.framework.event_handlers import own, owner, standing
+from vcsync.controllers.framework.event_handlers import everyone, own, owner, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.ownership import controlled, reference
 from vcsync.controllers.framework.plan import (
@@ -135,10 +135,9 @@ def _of_template(change: Change, view: View) -> Iterable[Key]:
     if change.new is None or change.old is not None:
         return []
     template = standing(change)
-    pods = view.of[PODS].within(template.tenant, namespace_of(template))
     return [
         key_of(pod)
-        for pod in pods
+        for pod in everyone(view, PODS, template.tenant, namespace_of(template))
         if _FROM_TEMPLATE in pod.spec
         and any(each.resource_claim_template_name == template.name for each in _from_templates(pod))
     ]

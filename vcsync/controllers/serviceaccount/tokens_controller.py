@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from vcsync.controllers.certificates.issuing import Issuing
-from vcsync.controllers.framework.event_handlers import standing
+from vcsync.controllers.framework.event_handlers import everyone, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import View, Watch
 from vcsync.controllers.framework.worker import ReconcileContext, Worker
@@ -150,7 +150,7 @@ def _of_account(change: Change, view: View) -> Iterable[Key]:
     if change.old is not None and change.new is not None and change.old.uid == change.new.uid:
         return
     namespace = namespace_of(account)
-    for secret in view.of[SECRETS].within(account.tenant, namespace):
+    for secret in everyone(view, SECRETS, account.tenant, namespace):
         if secret.annotations.get(ACCOUNT_NAME) == account.name:
             yield Key(account.tenant, namespace, secret.name)
 

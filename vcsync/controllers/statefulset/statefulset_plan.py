@@ -219,10 +219,11 @@ def _gone_claims(change: Change, view: View) -> Iterable[Key]:
     """Return the sets that may wait for a claim to be deleted before they create a Pod of the same number."""
     if change.new is not None or change.old is None:
         return ()
-    claim = change.old
-    sets = view.of[STATEFUL_SETS].within(claim.tenant, namespace_of(claim))
-    prefix = claim.name.rpartition("-")[0]
-    return [key_of(each) for each in sets if prefix.endswith(f"-{each.name}")]
+    claim, sets = change.old, view.of[STATEFUL_SETS]
+    # The name is that of a template, of a set, and a number. The first two may contain dashes.
+    parts = claim.name.split("-")[:-1]
+    keys = (Key(*key_of(claim)[:2], "-".join(parts[at:])) for at in range(1, len(parts)))
+    return [key for key in keys if sets.get(*key) is not None]
 
 
 STATEFUL_SET = Controller(

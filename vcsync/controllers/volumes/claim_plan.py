@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vcsync.controllers.framework import pods
-from vcsync.controllers.framework.event_handlers import own, standing
+from vcsync.controllers.framework.event_handlers import everywhere, own, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import NOTHING, Action, Controller, Emit, Patch, Plan, View, Watch
 from vcsync.controllers.volumes.objects import (
@@ -321,13 +321,9 @@ def _same(change: Change) -> bool:
     return (old.spec, old.labels, old.status) == (new.spec, new.labels, new.status)
 
 
-def _claims(view: View, tenant: str) -> Iterable[Envelope]:
-    for namespace in view.of[NAMESPACES].within(tenant):
-        yield from view.of[PERSISTENT_VOLUME_CLAIMS].within(tenant, namespace.name)
-
-
 def _waiting(view: View, tenant: str) -> Iterable[Key]:
-    return [key_of(each) for each in _claims(view, tenant) if BIND_COMPLETED not in each.annotations]
+    claims = everywhere(view, PERSISTENT_VOLUME_CLAIMS, tenant)
+    return [key_of(each) for each in claims if BIND_COMPLETED not in each.annotations]
 
 
 def _of_class(change: Change, view: View) -> Iterable[Key]:

@@ -85,9 +85,16 @@ def _of_claim(change: Change, view: View) -> Iterable[Key]:
     """Return the Pods that use a claim which is gone."""
     if change.new is not None:
         return []
-    claim = standing(change)
-    pods = view.of[PODS].within(claim.tenant, namespace_of(claim))
-    return [key_of(pod) for pod in pods if _EPHEMERAL in pod.spec and claim.name in claims_used(pod)]
+    claim, pods = standing(change), view.of[PODS]
+    # The name is that of a Pod and of a volume. Both may contain dashes.
+    parts = claim.name.split("-")
+    keys = (Key(*key_of(claim)[:2], "-".join(parts[:at])) for at in range(1, len(parts)))
+    found = ((key, pods.get(*key)) for key in keys)
+    return [
+        key
+        for key, pod in found
+        if pod is not None and _EPHEMERAL in pod.spec and claim.name in claims_used(pod)
+    ]
 
 
 EPHEMERAL_VOLUME = Controller(NAME, (Watch(PODS, own), Watch(PERSISTENT_VOLUME_CLAIMS, _of_claim)), plan)

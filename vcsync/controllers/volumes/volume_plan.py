@@ -20,6 +20,7 @@ from vcsync.controllers.framework.plan import (
     View,
     Watch,
 )
+from vcsync.controllers.framework.selector_index import uid_label
 from vcsync.controllers.volumes.claim_plan import REPORTER, Steps, about_claim, volume_phase
 from vcsync.controllers.volumes.objects import (
     BOUND_BY_CONTROLLER,
@@ -140,11 +141,9 @@ def _of_claim(change: Change, view: View) -> Iterable[Key]:
     """Return the volumes that a claim names, and those that name it."""
     claim = standing(change)
     names = {claim_of(each).spec.volume_name for each in (change.old, change.new) if each is not None}
-    uid = claim.uid.encode()
-    # Most volumes are not decoded: there may be thousands, for each change of each claim.
-    for each in view.of[PERSISTENT_VOLUMES].within(claim.tenant):
-        if uid in each.spec and (reference := volume_of(each).spec.claim_ref) and reference.uid == claim.uid:
-            names.add(each.name)
+    names |= {
+        each.name for each in view.of[PERSISTENT_VOLUMES].selecting(claim.tenant, "", uid_label(claim.uid))
+    }
     return [Key(claim.tenant, "", name) for name in sorted(names) if name]
 
 

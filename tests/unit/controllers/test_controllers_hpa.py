@@ -1,5 +1,6 @@
 """HorizontalPodAutoscalers at an API server: requests, statuses, Events and scaling."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from controllers_world import NAMESPACE, TENANT, Shelf
 from vcsync.controllers.framework.mirror import Key, placed
 from vcsync.controllers.framework.plan import Emit, View
 from vcsync.controllers.framework.worker import ReconcileContext
-from vcsync.controllers.hpa import hpa_controller
+from vcsync.controllers.hpa import hpa_controller, replicas
 from vcsync.controllers.hpa.hpa_controller import Autoscaler, horizontal_pod_autoscaler
 from vcsync.kube.cache import Change
 from vcsync.kube.errors import Conflict, Forbidden, KubeError, NotFound, Status
@@ -18,7 +19,7 @@ from vcsync.kube.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, Resource
 from vcsync.objects.envelope import Envelope, encode, parse
 from vcsync.objects.merge_patch import merge_patch
 
-CPU = {
+CPU: dict[str, Any] = {
     "type": "Resource",
     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
 }
@@ -538,3 +539,31 @@ async def test_changes_of_an_autoscaler_are_gathered() -> None:
     key = Key(TENANT, NAMESPACE, "web")
     assert watch.gather(Change(None, body), view, key) == 0
     assert watch.gather(Change(body, body), view, key) == 1
+
+
+@pytest.mark.parametrize("pods", [2, 150])
+@pytest.mark.parametrize(
+    "target",
+    [{"type": "Utilization", "averageUtilization": 50}, {"type": "AverageValue", "averageValue": "1"}],
+)
+async def test_a_thread_decides_about_many_pods(
+    monkeypatch: pytest.MonkeyPatch, pods: int, target: dict[str, Any]
+) -> None:
+    threads: list[threading.Thread] = []
+    sort_out = replicas.sort_out
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return sort_out(*args)
+
+    monkeypatch.setattr(replicas, "sort_out", noted)
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    tenant = Tenant(metrics=[metric, metric], maxReplicas=1000)
+    tenant.scale(pods)
+    for number in range(pods):
+        tenant.put_pod(f"p{number}")
+    tenant.used(**{name: "2" for _, name in tenant.shelves[PODS].bodies})
+    await tenant.view()
+    assert tenant.size > pods
+    assert len(threads) == 2
+    assert [each is threading.main_thread() for each in threads] == [pods == 2] * 2

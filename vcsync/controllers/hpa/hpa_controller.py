@@ -4,6 +4,7 @@ Behaviour: Kubernetes' `pkg/controller/podautoscaler/horizontal.go`. As upstream
 in memory only.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
@@ -51,7 +52,7 @@ MOST_METRICS = 100
 """Most metrics of one autoscaler; each is a request every `SYNC_SECONDS`. kube-controller-manager has no limit."""
 MOST_STEPS = 1_000_000
 """Most steps of each comparison of selectors with Pods in one reconcile, about a second."""
-STEPS_PER_POD = 20
+STEPS_PER_POD, BYTES_PER_STEP = 20, 1_000
 GATHER_SECONDS = 1.0
 KNOWN = {
     (each.group, each.kind): each
@@ -87,6 +88,7 @@ class Autoscaler:
         """Start without history."""
         self._memories: dict[Key, tuple[str, Memory]] = {}
         self._selectors: dict[Key, Selector] = {}
+        self._turn = asyncio.Semaphore(1)
 
     async def work(self, context: ReconcileContext, key: Key) -> float | None:
         """Reconcile one HorizontalPodAutoscaler.
@@ -106,7 +108,7 @@ class Autoscaler:
         if uid != found.uid:
             memory = Memory()
             self._memories[key] = (found.uid, memory)
-        visit = _Visit(context, found, memory, self._selectors)
+        visit = _Visit(context, found, memory, self._selectors, self._turn)
         with suppress(Failed):
             await visit.run()
         await visit.report.write_status()
@@ -122,7 +124,9 @@ class _Visit:
         hpa: Envelope,
         memory: Memory,
         selectors: dict[Key, Selector],
+        turn: asyncio.Semaphore,
     ) -> None:
+        self._turn = turn
         self._desk = context
         self._key = key_of(hpa)
         self._memory = memory
@@ -302,6 +306,7 @@ class _Visit:
             self._now,
             self._desk.client,
             self._resource_of,
+            self._turn,
         )
 
     async def _mine(self, selector: Selector) -> tuple[list[Envelope], list[CountedPod]]:
@@ -317,7 +322,7 @@ class _Visit:
         for pod in self._desk.view.of[PODS].within(self._key.tenant, self._key.namespace):
             budget.spend(weight)
             if selector.matches(pod.labels):
-                budget.spend(STEPS_PER_POD)
+                budget.spend(STEPS_PER_POD + (len(pod.spec) + len(pod.status)) // BYTES_PER_STEP)
                 mine.append(pod)
                 counted_pods.append(counted(pod))
             await rest(budget)

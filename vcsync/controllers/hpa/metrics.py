@@ -3,10 +3,12 @@
 Behaviour: `computeReplicasForMetric` of Kubernetes' `pkg/controller/podautoscaler/horizontal.go`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +29,10 @@ from vcsync.objects.quantity import canonical, milli
 from vcsync.objects.selectors import LabelSelector, compile_selector
 
 MEMORY = "memory"
+COUNTED_AT_ONCE = 200
+"""Pods and their containers up to which a decision is made on the event loop; each takes some 10 microseconds."""
+
+T = TypeVar("T")
 
 
 class Scaled(Struct, frozen=True):
@@ -35,6 +41,7 @@ class Scaled(Struct, frozen=True):
     Attributes:
         selector: selector of its Pods, as text.
         resource_of: finds the resource of another object; None: the tenant has no such kind.
+        turn: held while a thread decides about a large target.
     """
 
     namespace: str
@@ -46,6 +53,7 @@ class Scaled(Struct, frozen=True):
     now: datetime
     client: Client
     resource_of: Callable[[Reference], Awaitable[Resource | None]]
+    turn: asyncio.Semaphore
 
 
 class MetricResult(Struct, frozen=True):
@@ -134,7 +142,8 @@ async def _usage(scaled: Scaled, source: Source, container: str) -> tuple[int, s
     if target.average_value is not None:
         with _error_prefix(f"failed to get {resource} usage"):
             metrics = await _resource_metrics(scaled, resource, container)
-            replicas, average = by_usage(
+            decide = partial(
+                by_usage,
                 scaled.wanted,
                 scaled.pods,
                 metrics,
@@ -143,6 +152,7 @@ async def _usage(scaled: Scaled, source: Source, container: str) -> tuple[int, s
                 tolerated=scaled.tolerated,
                 now=scaled.now,
             )
+            replicas, average = await _decided(scaled, decide)
         return replicas, f"{resource} resource", {"averageValue": canonical(average, like)}
     if target.average_utilization is None:
         raise Uncountable(
@@ -151,7 +161,8 @@ async def _usage(scaled: Scaled, source: Source, container: str) -> tuple[int, s
         )
     with _error_prefix(f"failed to get {resource} utilization"):
         metrics = await _resource_metrics(scaled, resource, container)
-        replicas, percent, average = by_utilization(
+        decide_utilization = partial(
+            by_utilization,
             scaled.wanted,
             scaled.pods,
             metrics,
@@ -161,6 +172,7 @@ async def _usage(scaled: Scaled, source: Source, container: str) -> tuple[int, s
             tolerated=scaled.tolerated,
             now=scaled.now,
         )
+        replicas, percent, average = await _decided(scaled, decide_utilization)
     whose = "container resource" if container else "resource"
     name = f"{resource} {whose} utilization (percentage of request)"
     return replicas, name, {"averageUtilization": percent, "averageValue": canonical(average, like)}
@@ -180,9 +192,17 @@ async def _of_pods(scaled: Scaled, source: Source) -> MetricResult:
             scaled.client, metric.name, scaled.namespace, scaled.selector, _selector(metric.selector)
         )
     target = milli(source.target.average_value or "0")
-    replicas, average = by_usage(
-        scaled.wanted, scaled.pods, found, target, resource="", tolerated=scaled.tolerated, now=scaled.now
+    decide = partial(
+        by_usage,
+        scaled.wanted,
+        scaled.pods,
+        found,
+        target,
+        resource="",
+        tolerated=scaled.tolerated,
+        now=scaled.now,
     )
+    replicas, average = await _decided(scaled, decide)
     status = {"metric": _identified(source), "current": {"averageValue": canonical(average)}}
     return MetricResult(replicas, f"pods metric {metric.name}", {"type": "Pods", "pods": status})
 
@@ -203,7 +223,7 @@ async def _of_object(scaled: Scaled, source: Source) -> MetricResult:
         text = f"unable to get metric {metric.name}: {about.kind} on {scaled.namespace} {about.name}/{error}"
         whole = text if target.value is not None else f"failed to get {metric.name} object metric: {text}"
         raise Uncountable(whole, inner=text) from error
-    replicas, current = _shared(scaled, source, usage)
+    replicas, current = await _shared(scaled, source, usage)
     status = {"describedObject": _described(about), "metric": _identified(source), "current": current}
     name = f"{about.kind} metric {metric.name}"
     if target.value is None:
@@ -226,13 +246,13 @@ async def _of_external(scaled: Scaled, source: Source) -> MetricResult:
     except Uncountable as error:
         text = f"unable to get external metric {what}: {error}"
         raise Uncountable(f"failed to get {each}: {text}", inner=text) from error
-    replicas, current = _shared(scaled, source, usage)
+    replicas, current = await _shared(scaled, source, usage)
     status = {"metric": _identified(source), "current": current}
     name = f"external metric {metric.name}({_go(metric.selector)})"
     return MetricResult(replicas, name, {"type": "External", "external": status})
 
 
-def _shared(scaled: Scaled, source: Source, usage: int) -> tuple[int, dict[str, Any]]:
+async def _shared(scaled: Scaled, source: Source, usage: int) -> tuple[int, dict[str, Any]]:
     """Return the size for a value that all Pods share, and the metric's status."""
     target = source.target
     averaged = target.average_value is not None and (
@@ -243,7 +263,18 @@ def _shared(scaled: Scaled, source: Source, usage: int) -> tuple[int, dict[str, 
         replicas, average = by_average(scaled.there, usage, goal, scaled.tolerated)
         return replicas, {"averageValue": canonical(average)}
     goal = milli(target.value or "0")
-    return by_value(scaled.wanted, scaled.pods, usage, goal, scaled.tolerated), {"value": canonical(usage)}
+    replicas = await _decided(
+        scaled, partial(by_value, scaled.wanted, scaled.pods, usage, goal, scaled.tolerated)
+    )
+    return replicas, {"value": canonical(usage)}
+
+
+async def _decided(scaled: Scaled, decide: Callable[[], T]) -> T:
+    """Make a decision over all Pods: in a thread, one at a time, if they or their containers are many."""
+    if len(scaled.pods) + sum(len(pod.requests) for pod in scaled.pods) <= COUNTED_AT_ONCE:
+        return decide()
+    async with scaled.turn:
+        return await asyncio.to_thread(decide)
 
 
 @contextmanager

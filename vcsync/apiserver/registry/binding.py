@@ -3,6 +3,8 @@
 Behaviour: Kubernetes' `registry/core/pod/storage/storage.go`.
 """
 
+from functools import partial
+
 from vcsync.apimachinery import errors
 from vcsync.apimachinery.copies import copied
 from vcsync.apimachinery.errors import StatusError
@@ -10,8 +12,8 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.validation import names
 from vcsync.apiserver.registry.eviction import set_condition
 from vcsync.apiserver.registry.guaranteed_update import guaranteed_update
+from vcsync.apiserver.registry.offloading import consider, run_step
 from vcsync.apiserver.registry.store import Registry
-from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.scope import Scope
 from vcsync.apiserver.storage.interface import Compare, Put, Record
 
@@ -41,6 +43,7 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
     async def attempt(record: Record | None) -> tuple[Object | None, Record | None]:
         if record is None:
             raise registry.not_found(scope)
+        consider(scope, record.value)
         pod = await registry.load(scope.kind, record)
         preconditions = (
             ("UID", metadata.get("uid"), pod["metadata"].get("uid")),
@@ -53,10 +56,11 @@ async def bind(registry: Registry, scope: Scope, binding: Object, dry_run: bool)
                     f"Precondition failed: {field} in precondition: {wanted}, "
                     f"{field} in object meta: {current}",
                 )
-        bound = assigned(pod, scope.name, target["name"], metadata, scope.context.now)
+        assign = partial(assigned, pod, scope.name, target["name"], metadata, scope.context.now)
+        bound = await run_step(scope, assign)
         if dry_run:
             return DONE, record
-        packed = stored.pack(await scope.kind.store(bound))
+        packed = await registry.packed(scope, bound)
         outcome = await registry.commit((Compare(key, record.revision),), (Put(key, packed),))
         return (DONE, None) if outcome.done else (None, outcome.failed[0][1])
 

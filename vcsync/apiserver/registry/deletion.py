@@ -20,7 +20,7 @@ from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.apiextensions.catalogue import GROUP, PLURAL
 from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.namespace_lifecycle import check_deletion
-from vcsync.apiserver.registry.offloading import THREAD_BYTES, is_expensive, run_step
+from vcsync.apiserver.registry.offloading import consider, run_step
 from vcsync.apiserver.registry.store import Registry
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.options import DeleteOptions
@@ -106,10 +106,8 @@ class Deleter:
     async def _try(
         self, scope: Scope, key: str, record: Record, options: DeleteOptions, by: By
     ) -> tuple[Deleted | None, Record | None]:
-        if is_expensive(record.value):
-            if cooperative.raises_too_long():
-                raise cooperative.TooLarge
-            scope.size = max(scope.size, THREAD_BYTES + 1)  # deletions have small bodies
+        if consider(scope, record.value) and cooperative.raises_too_long():
+            raise cooperative.TooLarge
         old = await self._registry.load(scope.kind, record)
         self._check(scope, old["metadata"], record, options)
         if by != "eviction":

@@ -117,6 +117,18 @@ async def run_decoding(scope: Scope, body: bytes, content_type: str, decode: Cal
     return await run_step(scope, decode)
 
 
+def consider(scope: Scope, value: bytes) -> bool:
+    """Let the steps of a write run on a thread if the stored object is large: a small body may change it.
+
+    Returns:
+        Whether it is large.
+    """
+    large = is_expensive(value)
+    if large:
+        scope.size = max(scope.size, THREAD_BYTES + 1)
+    return large
+
+
 async def run_step(scope: Scope, work: Callable[[], T]) -> T:
     """Run one step of a write: on a thread, one at a time per tenant, if the body is large.
 

@@ -22,7 +22,7 @@ from vcsync.apiserver.registry import object_meta as meta
 from vcsync.apiserver.registry.assumed_reads import with_assumed_reads
 from vcsync.apiserver.registry.guaranteed_update import guaranteed_update
 from vcsync.apiserver.registry.namespace_lifecycle import check_namespace
-from vcsync.apiserver.registry.offloading import THREAD_BYTES, is_expensive, run_rules, run_step
+from vcsync.apiserver.registry.offloading import consider, is_expensive, run_rules, run_step
 from vcsync.apiserver.registry.storage_limit import StorageLimit
 from vcsync.apiserver.request import stored
 from vcsync.apiserver.request.claims import AllClaims, Claims, Reservation, joined
@@ -262,10 +262,8 @@ class Registry:
         before: Callable[[Object], Object] | None,
     ) -> tuple[Written | None, Record | None]:
         kind = scope.kind
-        if is_expensive(record.value):
-            if cooperative.raises_too_long():
-                raise cooperative.TooLarge
-            scope.size = max(scope.size, THREAD_BYTES + 1)  # a small patch or Scale may change a large object
+        if consider(scope, record.value) and cooperative.raises_too_long():
+            raise cooperative.TooLarge
         scope.stored_size = len(record.value)
         if scope.stored_size > LIGHT:
             await scope.weigh(scope.stored_size)

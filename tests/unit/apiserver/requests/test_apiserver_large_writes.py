@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from vcsync.apimachinery.crd.custom_resource import Compiled
-from vcsync.apiserver.registry import deletion
+from vcsync.apiserver.registry import binding, deletion
 from vcsync.apiserver.registry import store as registry_store
 from vcsync.apiserver.request import resource
 
@@ -34,6 +34,7 @@ def threads(monkeypatch):
     noting(resource.walk, "normalize")
     noting(Compiled, "complete")
     noting(deletion, "copied")
+    noting(binding, "copied")
     return found
 
 
@@ -90,6 +91,23 @@ async def test_the_deletion_of_a_large_definition_does_not_copy_it_on_the_event_
     assert made.status == 201, made.body
     threads.clear()
     assert (await api("DELETE", f"{definitions}/wides.example.org")).status == 200
+    assert on_a_thread(threads)
+
+
+async def test_a_large_pod_is_bound_by_a_thread(api, threads):
+    annotations = {f"example.org/{key}": value for key, value in LARGE.items()}
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {
+        "metadata": {"name": "p", "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    made = await api("POST", pods, pod)
+    assert made.status == 201, made.body
+    threads.clear()
+    bound = await api(
+        "POST", f"{pods}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    )
+    assert bound.status == 201, bound.body
     assert on_a_thread(threads)
 
 

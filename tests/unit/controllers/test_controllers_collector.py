@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vcsync.controllers.garbagecollector.garbage_collector_controller import Collector
+from vcsync.controllers.garbagecollector.garbage_collector_controller import STEPS_PER_OBJECT, Collector
+from vcsync.controllers.garbagecollector.graph import Uid
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.errors import Conflict, NotFound, Status
 from vcsync.kube.resources import CONFIG_MAPS, Resource
+from vcsync.objects.budget import PIECE_STEPS
 from vcsync.objects.envelope import Envelope, OwnerReference, WatchEvent
 
 OWNER = OwnerReference("v1", "ConfigMap", "owner", "uid-owner")
@@ -168,6 +170,28 @@ async def test_an_owner_that_no_watch_has_reported_yet_is_looked_up() -> None:
         await idle(collector)
     assert server.read == ["owner"]
     assert server.deleted == []
+
+
+async def test_many_dependents_of_a_deleted_owner_are_queued_in_turns() -> None:
+    owner, count = config_map("owner"), 1_000
+    server = Server(owner, *(config_map(f"d-{number}", OWNER) for number in range(count)))
+    async with collecting(server) as collector:
+        await idle(collector)
+        assert not server.deleted
+        added: list[int] = []
+        add, rounds = collector._add, 0
+
+        def noted(uid: Uid) -> None:
+            added.append(rounds)
+            add(uid)
+
+        collector._add = noted  # type: ignore[method-assign]
+        server.tell("DELETED", owner)
+        while len(added) < count:
+            await asyncio.sleep(0)
+            rounds += 1
+        await until(lambda: not server.objects)
+    assert max(added.count(each) for each in set(added)) <= PIECE_STEPS // STEPS_PER_OBJECT
 
 
 async def test_dependents_of_a_deleted_owner_are_deleted_after_one_lookup() -> None:

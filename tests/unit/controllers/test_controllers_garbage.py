@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytest
+from counted_work import work_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -315,3 +317,30 @@ def test_after_any_history_nothing_waits_and_no_object_has_only_absent_owners(hi
     before = dict(cluster.objects)
     cluster.settle(again=True)
     assert cluster.objects == before
+
+
+def steps_of_an_end(count: int, *, foreground: bool) -> int:
+    """Return the steps that the change of an owner with so many dependents takes."""
+    before = node("a")
+    made = graph(before, *(node(f"b-{number}", owner("a")) for number in range(count)))
+    after = node("a", finalizers=(FOREGROUND,), deletion_timestamp=NOW).envelope if foreground else None
+    found: list[Uid] = []
+    work = work_of(lambda: found.extend(made.change(CONFIG_MAPS, Change(before.envelope, after))))
+    assert list(made.crowds) == [before.id]
+    assert len(found) <= 1
+    assert len(made.crowd()) == count
+    assert not made.crowds
+    return work.steps
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_the_end_of_an_owner_does_not_look_at_its_many_dependents(foreground: bool) -> None:
+    small, large = (steps_of_an_end(count, foreground=foreground) for count in (300, 1200))
+    assert large <= 1.1 * small + 50
+
+
+def test_few_dependents_are_examined_at_once() -> None:
+    before = node("a")
+    made = graph(before, *(node(f"b-{number}", owner("a")) for number in range(3)))
+    assert len(list(made.change(CONFIG_MAPS, Change(before.envelope, None)))) == 3
+    assert not made.crowds

@@ -52,6 +52,8 @@ DEPENDENTS_PER_SECOND = 4000.0
 """Dependents of an object above `FEW_DEPENDENTS` per second of delay, for which changes of them are gathered."""
 FEW_DEPENDENTS = 100
 LONGEST_DELAY = 1.0
+STEPS_PER_OBJECT = 10
+"""Steps of a budget that the queueing of one object takes."""
 ATTEMPTS = 5
 """Attempts of a step whose object changes meanwhile, before it is retried later."""
 MOST_ABSENT = 4096
@@ -111,6 +113,7 @@ class Collector:
         self._absent: OrderedDict[tuple[str, str, OwnerReference], None] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self._began = False
+        self._crowded = asyncio.Event()
         self.work: WorkerPool[str] = WorkerPool(
             "garbage", self._handle, workers=WORKERS, queue=FairQueue(limit=per_tenant)
         )
@@ -126,9 +129,13 @@ class Collector:
             followed = (*self._mirrors.values(), self._definitions)
             await wait_for_caches([mirror.reflector for mirror in followed])
             self._began = True
+            budget = Budget("all objects at the start")
             for node in self._graph.everything():
                 if self._graph.concerns(node):
                     self._add(node.id)
+                budget.spend(STEPS_PER_OBJECT)
+                await rest(budget)
+            tasks.create_task(self._add_crowds(), name="garbage crowds")
             await self.work.run()
 
     def synced(self) -> bool:
@@ -190,6 +197,8 @@ class Collector:
         def note(change: Change) -> None:
             for uid in self._graph.change(mirror.resource, change):
                 self._add(uid)
+            if self._graph.crowds:
+                self._crowded.set()
             if change.new is None:
                 self._on_gone(Node(mirror.resource, standing(change)))
 
@@ -227,6 +236,22 @@ class Collector:
         for envelope in known.mirror.everything():
             for uid in self._graph.change(known.resource, Change(envelope, None)):
                 self._add(uid)
+        if self._graph.crowds:
+            self._crowded.set()
+
+    async def _add_crowds(self) -> None:
+        """Add the dependents of owners with many of them, in turns with other tasks."""
+        budget = Budget("the dependents of an owner")
+        while True:
+            await self._crowded.wait()
+            self._crowded.clear()
+            while self._graph.crowds:
+                for each in self._graph.crowd():
+                    self._add(each)
+                    budget.spend(STEPS_PER_OBJECT)
+                    await rest(budget)
+                budget.spend(STEPS_PER_OBJECT)
+                await rest(budget)
 
     # ---- One object
 

@@ -15,6 +15,9 @@ from vcsync.objects.envelope import Envelope, OwnerReference
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
+DEPENDENTS_AT_ONCE = 200
+"""Most dependents of an owner that one change returns."""
+
 Known = Literal["solid", "waiting", "unknown", "elsewhere"]
 """State of an owner: it exists; it waits for its dependents; it is unknown; it is in another namespace."""
 
@@ -59,9 +62,14 @@ def leaves_orphans(envelope: Envelope) -> bool:
 
 
 class Graph:
-    """All known objects by uid, and their dependents."""
+    """All known objects by uid, and their dependents.
+
+    Attributes:
+        crowds: owners all of whose dependents are to be examined, because of changes that did not return them: they are too many.
+    """
 
     def __init__(self) -> None:
+        self.crowds: dict[Uid, None] = {}
         self._nodes: dict[Uid, Node] = {}
         self._dependents: dict[Uid, dict[Uid, None]] = {}
 
@@ -84,6 +92,12 @@ class Graph:
     def count(self, uid: Uid) -> int:
         """Return the number of objects that name this owner."""
         return len(self._dependents.get(uid, ()))
+
+    def crowd(self) -> list[Uid]:
+        """Return the dependents of the first owner in `crowds`, and remove it."""
+        owner = next(iter(self.crowds))
+        del self.crowds[owner]
+        return list(self._dependents.get(owner, ()))
 
     def blocking(self, uid: Uid) -> list[Node]:
         """Return the dependents that block an owner's deletion."""
@@ -113,7 +127,7 @@ class Graph:
         return any(self.owner(node, each) != "solid" for each in node.envelope.owners)
 
     def change(self, resource: Resource, change: Change) -> Iterable[Uid]:
-        """Record a change; return the objects to examine."""
+        """Record a change; return the objects to examine, but for those of `crowds`."""
         old = None if change.old is None else Node(resource, change.old)
         new = None if change.new is None else Node(resource, change.new)
         if old is not None and new is not None and old.id != new.id:
@@ -125,18 +139,24 @@ class Graph:
         found: list[Uid] = []
         if new is None:
             if old is not None:
-                found += [each.id for each in self.dependents(old.id)]
+                found += self._few_dependents(old.id)
                 found += self._awaited(old)
             return found
         if self.concerns(new):
             found.append(new.id)
         began = goes_after_dependents(new.envelope) and not (old and goes_after_dependents(old.envelope))
         if began:
-            found += [each.id for each in self.dependents(new.id)]
+            found += self._few_dependents(new.id)
             found += self._awaited(new)
         if old is not None and old.envelope.owners != new.envelope.owners:
             found += self._awaited(old)
         return found
+
+    def _few_dependents(self, owner: Uid) -> list[Uid]:
+        if self.count(owner) > DEPENDENTS_AT_ONCE:
+            self.crowds[owner] = None
+            return []
+        return [each.id for each in self.dependents(owner)]
 
     def _file(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is None:

@@ -33,6 +33,7 @@ from vcsync.objects.quantity import milli
 from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
 from vcsync.syncer.drain_waits import Asked, Waits
+from vcsync.syncer.kinds import device_quota
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
@@ -423,14 +424,19 @@ class Drain:
         place = names.super_namespace(tenant, namespace)
         quota = self._caches.get(RESOURCE_QUOTAS, place, names.SUPER_QUOTA_NAME)
         entry = self._ledger.entry(tenant, namespace)
-        if quota is None or entry is None or not _within(quota, entry.placement.hard):
-            self._wait_for_others(tenant, namespace, "Pods still use more than the slices that are left")
+        if (
+            quota is None
+            or entry is None
+            or not _within(quota, entry.placement.hard, entry.placement.devices)
+        ):
+            reason = "Pods or claims still use more than the slices that are left"
+            self._wait_for_others(tenant, namespace, reason)
             return LOOK_AGAIN_SECONDS
         try:
             live = await self._meta.get(NAMESPACE_PLACEMENTS, namespace, tenant)
             self._ledger.reflector.observe(live)
             found = self._ledger.entry(tenant, namespace)
-            if found is None or not found.clearing or found.placement.hard != entry.placement.hard:
+            if found is None or not found.clearing or _limits(found) != _limits(entry):
                 return LOOK_AGAIN_SECONDS
             await self._remove_finalizers(live, names.clear_finalizer(self._super_id))
         except (NotFound, Invalid):
@@ -482,13 +488,22 @@ def _runs_nowhere(envelope: Envelope) -> bool:
         return False
 
 
-def _within(quota: Envelope, hard: Mapping[str, str]) -> bool:
-    """Return whether a ResourceQuota is in force with `hard`, and the usage is within it."""
+def _limits(entry: Entry) -> tuple[Mapping[str, str], str]:
+    return entry.placement.hard, entry.placement.devices
+
+
+def _within(quota: Envelope, hard: Mapping[str, str], devices: str) -> bool:
+    """Return whether a ResourceQuota is in force with `hard` and the limit of each DeviceClass, and the usage is within them.
+
+    The quota names a class from its first claim on. What else it limits no slice gives, and none can free it.
+    """
     status = decode(quota.status, _QuotaStatus) if quota.status else _QuotaStatus()
-    wanted = {name: milli(text) for name, text in hard.items()}
-    in_force = {name: milli(text) for name, text in status.hard.items()}
-    return in_force == wanted and all(
-        milli(status.used.get(name, "0")) <= amount for name, amount in wanted.items()
+    wanted = {**hard, **device_quota.limits(status.hard, devices)}
+    return all(
+        name in status.hard
+        and milli(status.hard[name]) == milli(amount)
+        and milli(status.used.get(name, "0")) <= milli(amount)
+        for name, amount in wanted.items()
     )
 
 

@@ -94,6 +94,7 @@ class World:
         *finalizers: str,
         namespace: str = "shop",
         clearing: dict[str, Any] | None = None,
+        devices: str = "",
     ) -> Envelope:
         placed = self.meta.put(
             NAMESPACE_PLACEMENTS,
@@ -109,7 +110,7 @@ class World:
                     "tenant": KEY,
                     "namespace": namespace,
                     "namespaceUID": "ns",
-                    "sliceSize": {"cpu": "1", "memory": "1Gi"},
+                    "sliceSize": {"cpu": "1", "memory": "1Gi"} | ({"devices": devices} if devices else {}),
                 },
                 "status": {"placements": placements, "clearing": clearing or {}},
             },
@@ -399,6 +400,38 @@ async def test_slices_are_freed_when_the_usage_is_within_the_rest(
     assert world.finalizers() == ([drain] if given_back else [drain, clear])
     assert world.super.writes() == [], "what runs goes on"
     assert bool(world.drain.reasons) is not given_back
+
+
+GPUS = "gpu.deviceclass.resource.k8s.io/devices"
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "limit", "given_back"),
+    [
+        pytest.param({GPUS: "4"}, {GPUS: "4"}, "4", True, id="within"),
+        pytest.param({GPUS: "4"}, {}, "4", True, id="not counted yet"),
+        pytest.param({GPUS: "4"}, {GPUS: "5"}, "4", False, id="claims use more"),
+        pytest.param({GPUS: "8"}, {GPUS: "4"}, "4", False, id="claims may use more"),
+        pytest.param(
+            {GPUS: "4", "n.deviceclass.resource.k8s.io/devices": "8"}, {}, "4", False, id="two classes"
+        ),
+        pytest.param({GPUS: "8"}, {GPUS: "8"}, "", True, id="an earlier limit"),
+        pytest.param({"services": "5"}, {"services": "9"}, "4", True, id="no part of a slice"),
+    ],
+)
+async def test_slices_are_freed_though_the_quota_limits_more_than_a_slice_has(
+    world: World, hard: dict[str, str], used: dict[str, str], limit: str, given_back: bool
+) -> None:
+    drain, clear = names.drain_finalizer("r1"), names.clear_finalizer("r1")
+    world.caches = PaperCaches(NAMESPACES, PODS, RESOURCE_QUOTAS)
+    world.drain._caches = world.caches  # type: ignore[assignment]
+    world.place({"r1": 1}, drain, clear, clearing=GIVEN_UP, devices=limit)
+    meta = {"name": names.SUPER_QUOTA_NAME, "namespace": SUPER_NAMESPACE}
+    hard = {"requests.cpu": "1", "requests.memory": "1Gi", **hard}
+    quota = world.super.put(RESOURCE_QUOTAS, {"metadata": meta, "status": {"hard": hard, "used": used}})
+    world.caches.reflectors[RESOURCE_QUOTAS].observe(quota)
+    await world.drain.step(KEY, "shop")
+    assert world.finalizers() == ([drain] if given_back else [drain, clear])
 
 
 async def test_a_finalizer_before_a_clearing_is_kept(world: World) -> None:

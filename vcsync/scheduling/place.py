@@ -206,14 +206,17 @@ def place_slices(
 def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
     """Return how many slices the tenant's cap allows, and a refusal if that is fewer than requested.
 
-    The number of Pods limits only new slices: present ones are not removed because they now have more Pods.
+    Present slices count by what they have now: small ones that become large are new for the rest. The number of Pods limits
+    only new slices: present ones are not removed because they now have more Pods.
     """
     capped = {name: amount for name, amount in request.size.items() if name in request.tenant_free}
     free = subtract(request.tenant_free, request.tenant_clearing)
     present = sum(request.current.values())
+    held = times(request.current_size or request.size, present)
     allowed = request.slices
     for name, amount in capped.items():
-        kept = present if name == PODS else min(present, pieces(request.tenant_free, {name: amount}))
+        one = {name: amount}
+        kept = present if name == PODS else min(pieces(held, one), pieces(request.tenant_free, one))
         allowed = min(allowed, max(kept, pieces(free, {name: amount})))
     if allowed >= request.slices:
         return request.slices, None

@@ -248,6 +248,30 @@ def test_amounts_that_the_tenants_other_namespaces_are_clearing_limit_only_new_s
     assert place(views, 9, current={"r1": 6}, **cap).placements == {"r1": 4}
 
 
+@pytest.mark.parametrize(
+    ("old", "current", "size", "slices", "placed"),
+    [
+        pytest.param(10, 19, 1000, 19, 1, id="tiny slices become large"),
+        pytest.param(1000, 19, 10, 1900, 1900, id="large slices become tiny"),
+        pytest.param(1000, 19, 500, 40, 38, id="half as large, and one more"),
+        pytest.param(400, 10, 1000, 19, 4, id="what they have is kept in larger ones"),
+    ],
+)
+def test_what_present_slices_have_counts_against_the_cap_and_not_their_number(
+    old, current, size, slices, placed
+):
+    request = SliceRequest(
+        slices,
+        {"cpu": size},
+        current={"r1": current},
+        current_size={"cpu": old},
+        tenant_free={"cpu": 20_000},
+        tenant_clearing={"cpu": 19_000},
+    )
+    decision = place_slices(pool(view("r1", 1000)), {}, request)
+    assert (sum(decision.placements.values()), decision.waiting) == (placed, slices - placed)
+
+
 def test_new_slices_return_first_to_where_the_namespace_still_holds_amounts():
     views = pool(view("r1"), view("r2"), view("r3"))
     held = {"r3": {"cpu": 300, "memory": 300}, "r2": {"cpu": 50}}

@@ -385,6 +385,7 @@ def place(inputs: Inputs, plan: Plan) -> bool:
     )
     allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
     plan.decision = place_slices(inputs.views, allocated, request)
+    plan.size = plan.decision.size
     return False
 
 

@@ -7,10 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vcsync.scheduling.filters import FREE, PINNED, Refusal, refusals
-from vcsync.scheduling.resources import Resources, pieces, shortages, show, subtract, times
+from vcsync.scheduling.resources import Resources, add, pieces, shortages, show, subtract, times
 from vcsync.scheduling.scores import Candidate, score
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
+
+_POD = 1000
+"""One Pod, in thousandths."""
 
 TENANT_QUOTA = "TenantQuota"
 """Name of the refusal by the operator's cap on a tenant, which concerns all super clusters."""
@@ -37,7 +40,7 @@ class SliceRequest(Struct, frozen=True):
 
     Attributes:
         slices: number of slices.
-        size: amounts of one slice, in thousandths.
+        size: amounts of one slice, in thousandths. Its Pods are the most that a slice may have.
         current: super cluster -> number of present slices.
         current_size: amounts of one present slice; None for the same size.
         pins: super cluster -> number of slices that an operator wants there.
@@ -88,12 +91,14 @@ class Decision(Struct, frozen=True):
     """The placement of a namespace's slices.
 
     Attributes:
+        size: amounts of one slice: those of the request, but fewer Pods where more do not fit beside the present slices.
         placements: super cluster -> number of slices; only positive numbers, in order of ids.
         waiting: number of slices that wait.
         explanation: the result for each super cluster.
         refusals: refusals that concern the whole namespace.
     """
 
+    size: Resources
     placements: dict[str, int]
     waiting: int
     explanation: tuple[SuperExplanation, ...]
@@ -161,6 +166,14 @@ class _State:
         candidate.free = subtract(candidate.free, times(self.request.size, slices))
         self.left -= slices
 
+    def give_pods(self, more: int) -> None:
+        """Let each slice have more Pods, in thousandths."""
+        self.request = replace(self.request, size=add(self.request.size, {PODS: more}))
+        for candidate in self.candidates.values():
+            candidate.free = subtract(candidate.free, {PODS: more * candidate.slices})
+        self._refusals.clear()
+        self._scores.clear()
+
     def keep(self, super_id: str, slices: int) -> None:
         self.take(super_id, slices)
         self.kept[super_id] = self.kept.get(super_id, 0) + slices
@@ -174,9 +187,10 @@ def place_slices(
     As many slices as fit are placed. Present slices are kept on their super cluster, whatever its health and load, as long
     as it exists; those on ids that are not in `views` are placed again. Slices on a super cluster that is being drained,
     unless the namespace is held there, or that the namespace may leave, move if others have room, and are kept otherwise; so
-    do those that are transferred. New slices go first to where the namespace still holds amounts, since its Pods or volumes may
-    still be there. If the number of slices shrinks, they are removed from unhealthy super clusters first, then from where the
-    namespace has most; pinned slices last.
+    do those that are transferred. New slices go first to where the namespace still holds amounts, since its Pods or volumes
+    may still be there. If the number of slices shrinks, they are removed from unhealthy super clusters first, then from where
+    the namespace has most; pinned slices last. Slices of another size keep what the present ones have on each super cluster,
+    and present slices get more Pods only as far as these fit on all of them.
 
     Args:
         views: id -> view of each super cluster.
@@ -189,6 +203,8 @@ def place_slices(
         )
         for super_id in sorted(views)
     }
+    most_pods = request.size.get(PODS)
+    request = _with_present_pods(request, candidates)
     allowed, capped = _within_cap(request)
     current = _carried_over(request, candidates)
     state = _State(candidates, request, allowed)
@@ -200,7 +216,28 @@ def place_slices(
     _place_returning(state)
     _place_free(state)
     _keep_present(state, drained)
+    if most_pods is not None:
+        _add_pods(state, most_pods)
     return _decision(state, capped)
+
+
+def _with_present_pods(request: SliceRequest, candidates: Mapping[str, Candidate]) -> SliceRequest:
+    """Return the request with as many Pods in a slice as the present slices have. A slice has one Pod at least."""
+    most, old = request.size.get(PODS), request.current_size
+    if most is None or old is None or old == request.size:
+        return request
+    carried = _carried_over(replace(request, size=_compute(request.size)), candidates)
+    present = [
+        (old[PODS] * request.current[super_id] if PODS in old else candidates[super_id].free[PODS]) // slices
+        for super_id, slices in carried.items()
+        if slices and PODS in candidates[super_id].free
+    ]
+    pods = min(most, max(_POD, min(present, default=most) // _POD * _POD))
+    return replace(request, size=request.size | {PODS: pods})
+
+
+def _compute(size: Resources) -> Resources:
+    return {name: amount for name, amount in size.items() if name != PODS}
 
 
 def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
@@ -216,7 +253,10 @@ def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
     allowed = request.slices
     for name, amount in capped.items():
         one = {name: amount}
-        kept = present if name == PODS else min(pieces(held, one), pieces(request.tenant_free, one))
+        if name == PODS:
+            kept = pieces(held, one) if PODS in held else present
+        else:
+            kept = min(pieces(held, one), pieces(request.tenant_free, one))
         allowed = min(allowed, max(kept, pieces(free, {name: amount})))
     if allowed >= request.slices:
         return request.slices, None
@@ -233,19 +273,22 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
     """Return the present slices on known super clusters, converted to the new size.
 
     If the size changes, every super cluster keeps its share of the namespace, so that its Pods remain within it. It gets
-    more than it holds only if there is room. No slice is removed because it now has more Pods.
+    more than it holds, of any resource, only if there is room. Pods alone take no slice away.
     """
     present = {super_id: slices for super_id, slices in sorted(request.current.items()) if slices > 0}
     current = {super_id: slices for super_id, slices in present.items() if super_id in candidates}
-    old_size = request.current_size
-    if old_size is None or old_size == request.size:
+    old_size, compute = request.current_size, _compute(request.size)
+    if old_size is None or _compute(old_size) == compute:
         return current
     total = sum(present.values())
-    compute = {name: amount for name, amount in request.size.items() if name != PODS}
     return {
         super_id: min(
             slices * request.slices // total,
-            max(pieces(times(old_size, slices), compute), pieces(candidates[super_id].free, request.size)),
+            max(
+                min(slices, pieces(times(old_size, slices), compute)),
+                pieces(times(old_size, slices), request.size),
+                pieces(candidates[super_id].free, request.size),
+            ),
         )
         for super_id, slices in current.items()
     }
@@ -346,9 +389,31 @@ def _place_free(state: _State) -> None:
             heappop(heap)
 
 
+def _add_pods(state: _State, most: int) -> None:
+    """Let slices have more Pods, as far as these fit on each super cluster that has slices.
+
+    A part of what is wanted is given only if it adds more than a quarter, so that not each Pod that becomes free changes
+    namespaces.
+    """
+    request, pods = state.request, state.request.size[PODS]
+    room = [
+        candidate.free[PODS] // candidate.slices
+        for candidate in state.candidates.values()
+        if candidate.slices and PODS in candidate.free
+    ]
+    slices = sum(candidate.slices for candidate in state.candidates.values())
+    if slices and PODS in request.tenant_free:
+        free = request.tenant_free[PODS] - request.tenant_clearing.get(PODS, 0)
+        room.append(free // slices - pods)
+    more = min(most - pods, max(0, min(room, default=0)) // _POD * _POD)
+    if more and (pods + more == most or more * 4 > pods):
+        state.give_pods(more)
+
+
 def _decision(state: _State, capped: Refusal | None) -> Decision:
     waiting = state.request.slices - sum(candidate.slices for candidate in state.candidates.values())
     return Decision(
+        state.request.size,
         {super_id: candidate.slices for super_id, candidate in state.candidates.items() if candidate.slices},
         waiting,
         tuple(

@@ -190,8 +190,8 @@ class Core:
         """Count a decision. Return whether it changes anything."""
         present = self.ledger.get(key)
         assert present is not None  # noqa: S101 - as above
-        size = self._requests[key].size
-        entry = Entry(size, decision.placements, _still_held(present, size, decision.placements, self.lost))
+        held = _still_held(present, decision.size, decision.placements, self.lost)
+        entry = Entry(decision.size, decision.placements, held)
         return self.ledger.put(key, entry)
 
     def _reference(self, tenant: TenantState) -> Resources | None:

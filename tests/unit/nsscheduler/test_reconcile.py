@@ -624,7 +624,23 @@ def test_present_slices_are_kept_when_they_get_a_number_of_pods(stage):
     stage.others.put((ROOT, "other"), Entry(from_quantities({"pods": "50"}), {"r1": 1}))
     stage.views = {"r1": view("r1", memory="1000Mi", pods="100")}
     stage.turn()
-    assert (slots(stage), stage.placements()) == ("10", {"r1": 10})
+    assert (slots(stage), stage.placements()) == ("5", {"r1": 10}), "as many as others leave"
+
+
+def test_slices_on_a_full_super_cluster_get_no_more_pods_when_another_one_joins(stage):
+    stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
+    stage.views = {"r1": view("r1", memory="1000Mi", pods="11")}
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 10})
+    stage.views["r2"] = view("r2", memory="1000Mi", pods="100")
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("1", {"r1": 10})
+    stage.views["r1"] = view("r1", memory="1000Mi", pods="30")
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("3", {"r1": 10})
+    stage.transfers = (Transfer("r1", "r2", 10, 0),)
+    stage.turn()
+    assert (slots(stage), stage.placements()) == ("6", {"r2": 10}), "the share of the pool"
 
 
 def test_the_operator_may_set_the_pods_of_a_slice():

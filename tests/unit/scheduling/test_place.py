@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -91,11 +91,70 @@ def test_a_slice_may_have_more_pods_than_one_node_takes():
     assert deal(views, 1).placements == {"r1": 1}
 
 
-def test_a_larger_number_of_pods_per_slice_removes_no_slice():
+@pytest.mark.parametrize(
+    ("before", "slices", "placed", "pods"),
+    [
+        pytest.param(1, 5, 5, 1, id="one Pod each: 9 places for 5 slices"),
+        pytest.param(1, 3, 3, 3, id="fewer slices leave room for Pods"),
+        pytest.param(1, 2, 2, 4, id="as many Pods as a slice may have"),
+        pytest.param(1, 12, 9, 1, id="slices come before more Pods"),
+        pytest.param(None, 5, 5, 1, id="their number was not known"),
+        pytest.param(None, 10, 9, 1, id="their number was not known, and there are more slices"),
+        pytest.param(8, 1, 1, 4, id="fewer Pods at once"),
+    ],
+)
+def test_present_slices_get_only_the_pods_that_fit(before, slices, placed, pods):
+    old = SIZE if before is None else SIZE | {"pods": before * 1000}
+    views = pool(replace(with_pods("r1", 9), capacity={"cpu": 2000, "memory": 2000, "pods": 9000}))
+    decision = deal(views, slices, current={"r1": min(slices, 5)}, current_size=old)
+    assert (decision.placements, decision.size["pods"]) == ({"r1": placed}, pods * 1000)
+
+
+def test_a_new_super_cluster_with_more_pods_gives_the_full_ones_no_more():
+    views = pool(with_pods("r1", 11), with_pods("r2", 100))
+    size = SIZE | {"pods": 5000}
+    request = SliceRequest(10, size, current={"r1": 10}, current_size=SIZE | {"pods": 1000})
+    decision = place_slices(views, {}, request)
+    assert (decision.placements, decision.size["pods"]) == ({"r1": 10}, 1000)
+    both = place_slices(views, {}, replace(request, slices=11, current={"r1": 10, "r2": 1}))
+    assert (both.placements, both.size["pods"]) == ({"r1": 10, "r2": 1}, 1000)
+    elsewhere = place_slices(views, {}, replace(request, current={"r2": 10}))
+    assert (elsewhere.placements, elsewhere.size["pods"]) == ({"r2": 10}, 5000)
+
+
+def test_a_part_of_more_pods_is_given_only_if_it_is_more_than_a_quarter():
+    size, old = SIZE | {"pods": 9000}, SIZE | {"pods": 4000}
+    for room, pods in ((9, 4), (10, 4), (12, 6), (17, 8), (30, 9)):
+        request = SliceRequest(2, size, current={"r1": 2}, current_size=old)
+        assert place_slices(pool(with_pods("r1", room)), {}, request).size["pods"] == pods * 1000
+
+
+def test_large_slices_that_become_tiny_have_no_more_pods_than_fit():
+    views = pool(with_pods("r1", 110), with_pods("r2", 110))
+    old, tiny = {"cpu": 100, "memory": 100, "pods": 11_000}, {"cpu": 1, "memory": 1, "pods": 1000}
+    request = SliceRequest(1000, tiny, current={"r1": 5, "r2": 5}, current_size=old)
+    for each in (request, replace(request, current={})):
+        decision = place_slices(views, {}, each)
+        assert (decision.placements, decision.waiting) == ({"r1": 110, "r2": 110}, 780)
+        assert decision.reasons(public=True).startswith("r1: too little pods free for a slice")
+
+
+def test_another_slice_size_keeps_the_pods_of_the_namespace():
     views = pool(with_pods("r1", 9))
-    for before in (SIZE, SIZE | {"pods": 1000}):
-        assert deal(views, 5, current={"r1": 5}, current_size=before).placements == {"r1": 5}
-        assert deal(views, 6, current={"r1": 5}, current_size=before).placements == {"r1": 5}
+    request = SliceRequest(2, {"cpu": 200, "memory": 200, "pods": 8000}, current={"r1": 4})
+    merged = place_slices(views, {}, replace(request, current_size=SIZE | {"pods": 2000}))
+    assert (merged.placements, merged.size["pods"]) == ({"r1": 2}, 4000)
+
+
+def test_more_pods_stay_within_the_tenants_cap():
+    views = pool(with_pods("r1", 90))
+    request = SliceRequest(2, WITH_PODS, current={"r1": 2}, current_size=SIZE | {"pods": 1000})
+    for cap, clearing, pods in ((8, 0, 4), (6, 0, 3), (8, 3, 2), (1, 0, 1)):
+        limited = replace(
+            request, tenant_free={"pods": cap * 1000}, tenant_clearing={"pods": clearing * 1000}
+        )
+        decision = place_slices(views, {}, limited)
+        assert (decision.placements, decision.size["pods"]) == ({"r1": 2}, pods * 1000)
 
 
 def test_the_tenants_cap_on_pods_limits_only_new_slices():
@@ -316,33 +375,56 @@ taints = st.lists(
 ).map(tuple)
 
 
+amounts = st.fixed_dictionaries(
+    {"cpu": st.integers(0, 900), "memory": st.just(0)},
+    optional={"pods": st.integers(0, 9).map((1000).__mul__)},
+)
+capacities = st.fixed_dictionaries(
+    {"cpu": st.integers(0, 1500), "memory": st.integers(0, 1500)},
+    optional={"pods": st.integers(0, 40).map((1000).__mul__)},
+)
+pods = st.integers(1, 9).map((1000).__mul__)
+old_sizes = st.fixed_dictionaries(
+    {"cpu": st.sampled_from([50, 10, 300]), "memory": st.just(70)}, optional={"pods": pods}
+)
+
+
 @st.composite
-def situations(draw):
-    views = {}
-    for super_id in draw(st.sets(ids)):
-        views[super_id] = SuperView(
+def situations(draw, caps=({}, {"cpu": 700})):
+    views = {
+        super_id: SuperView(
             super_id,
             draw(st.sampled_from(Health)),
-            {"cpu": draw(st.integers(0, 1500)), "memory": draw(st.integers(0, 1500))},
+            draw(capacities),
             cordoned=draw(st.booleans()),
             taints=draw(taints),
         )
-    allocated = draw(
-        st.dictionaries(ids, st.fixed_dictionaries({"cpu": st.integers(0, 900), "memory": st.just(0)}))
+        for super_id in sorted(draw(st.sets(ids, max_size=4)))
+    }
+    allocated = draw(st.dictionaries(ids, amounts, max_size=3))
+    known = st.sampled_from([*sorted(views), "r0"])
+    few = st.dictionaries(known, st.integers(0, 6), max_size=3)
+    size = st.fixed_dictionaries(
+        {"cpu": st.integers(1, 300), "memory": st.integers(1, 300)}, optional={"pods": pods}
     )
-    few = st.dictionaries(ids, st.integers(0, 6))
+    wanted = draw(size)
     request = SliceRequest(
         draw(st.integers(0, 25)),
-        {"cpu": draw(st.integers(1, 300)), "memory": draw(st.integers(1, 300))},
+        wanted,
         current=draw(few),
-        current_size=draw(st.sampled_from([None, {"cpu": 50, "memory": 70}])),
+        current_size=draw(st.one_of(st.none(), old_sizes, pods.map(lambda each: {**wanted, "pods": each}))),
         pins=draw(few),
-        clearing=draw(st.dictionaries(ids, st.fixed_dictionaries({"cpu": st.integers(0, 900)}))),
-        tenant_free=draw(st.sampled_from([{}, {"cpu": 700}])),
+        clearing=draw(st.dictionaries(known, amounts, max_size=3)),
+        tenant_free=draw(st.sampled_from(caps)),
         tenant_clearing=draw(st.sampled_from([{}, {"cpu": 300}, {"memory": 300}])),
         policy=draw(st.sampled_from(["spread", "pack", "cheap"])),
     )
     return views, allocated, request
+
+
+def present_on(request, super_id):
+    """Return the amounts of the present slices on a super cluster."""
+    return times(request.current_size or request.size, request.current.get(super_id, 0))
 
 
 @given(situations())
@@ -357,17 +439,56 @@ def test_every_slice_is_placed_or_waits(situation):
 
 
 @given(situations())
-def test_new_slices_never_exceed_capacity_or_ignore_a_filter(situation):
+def test_new_slices_never_ignore_a_filter(situation):
+    views, allocated, request = situation
+    for entry in place_slices(views, allocated, request).explanation:
+        if entry.slices > entry.kept:
+            assert views[entry.super_id].health is Health.READY
+            assert not views[entry.super_id].cordoned
+
+
+@settings(max_examples=400)
+@given(situations())
+def test_slices_have_what_is_free_or_what_they_had(situation):
     views, allocated, request = situation
     decision = place_slices(views, allocated, request)
-    for entry in decision.explanation:
-        if entry.slices > entry.kept:
-            each = views[entry.super_id]
-            assert each.health is Health.READY
-            assert not each.cordoned
-            for name, amount in request.size.items():
-                used = allocated.get(entry.super_id, {}).get(name, 0) + entry.slices * amount
-                assert used <= each.capacity[name]
+    for super_id, slices in decision.placements.items():
+        free = subtract(views[super_id].capacity, allocated.get(super_id, {}))
+        had = present_on(request, super_id)
+        for name, amount in decision.size.items():
+            known = name in free and (name in had or name not in request.size)
+            if name == "pods" and not known and slices <= request.current.get(super_id, 0):
+                continue  # nobody knows how many Pods there are, and present slices stay
+            assert slices * amount <= max(free.get(name, 0), had.get(name, 0)), (super_id, name)
+
+
+@given(situations())
+def test_a_slice_has_no_more_pods_than_it_may(situation):
+    decision = place_slices(*situation)
+    assert decision.size.keys() == situation[2].size.keys()
+    assert decision.size.get("pods", 1000) >= 1000
+    assert all(amount <= situation[2].size[name] for name, amount in decision.size.items())
+
+
+@given(situations(), st.integers(1, 9), st.integers(1, 9))
+def test_more_pods_take_no_present_slice_away_and_are_given_only_where_they_fit(situation, before, after):
+    views, allocated, request = situation
+    request = replace(
+        request,
+        slices=max(25, sum(request.current.values())),
+        size=request.size | {"pods": after * 1000},
+        current_size=request.size | {"pods": before * 1000},
+        tenant_free={},
+        pins={},
+    )
+    decision = place_slices(views, allocated, request)
+    assert min(before, after) * 1000 <= decision.size["pods"] <= after * 1000
+    for super_id, each in views.items():
+        slices = decision.placements.get(super_id, 0)
+        assert slices >= request.current.get(super_id, 0)
+        if "pods" in each.capacity:
+            free = each.capacity["pods"] - allocated.get(super_id, {}).get("pods", 0)
+            assert slices * decision.size["pods"] <= max(free, present_on(request, super_id)["pods"])
 
 
 @given(situations())
@@ -375,9 +496,10 @@ def test_deciding_again_changes_nothing(situation):
     views, allocated, request = situation
     first = place_slices(views, allocated, request)
     again = place_slices(
-        views, allocated, replace(request, current=first.placements, current_size=request.size)
+        views, allocated, replace(request, current=first.placements, current_size=first.size)
     )
     assert again.placements == first.placements
+    assert again.size == first.size
     assert again.waiting == first.waiting
 
 
@@ -410,25 +532,26 @@ def test_more_capacity_never_places_less(situation, super_id, more):
 def test_a_larger_request_removes_no_slice(situation, more):
     views, allocated, request = situation
     request = replace(request, pins={})
-    before = place_slices(views, allocated, request).placements
+    before = place_slices(views, allocated, request)
     after = place_slices(
         views,
         allocated,
-        replace(request, slices=request.slices + more, current=before, current_size=request.size),
+        replace(request, slices=request.slices + more, current=before.placements, current_size=before.size),
     ).placements
-    assert all(after[super_id] >= slices for super_id, slices in before.items())
+    assert all(after[super_id] >= slices for super_id, slices in before.placements.items())
 
 
 @given(situations())
 def test_the_explanation_describes_super_clusters_as_they_are_after_the_decision(situation):
     views, allocated, request = situation
-    for entry in place_slices(views, allocated, request).explanation:
+    decision = place_slices(views, allocated, request)
+    for entry in decision.explanation:
         view, held = views[entry.super_id], allocated.get(entry.super_id, {})
-        free = subtract(subtract(view.capacity, held), times(request.size, entry.slices))
-        assert entry.score == score(request.policy, Candidate(view, free, entry.slices), request.size)
-        short = not pieces(free, request.size)
+        free = subtract(subtract(view.capacity, held), times(decision.size, entry.slices))
+        assert entry.score == score(request.policy, Candidate(view, free, entry.slices), decision.size)
+        short = not pieces(free, decision.size)
         refused = [refusal for refusal in entry.refusals if refusal.filter != "Capacity"]
-        assert refused == refusals(FREE, view, request.size)
+        assert refused == refusals(FREE, view, decision.size)
         assert len(entry.refusals) - len(refused) == short
 
 

@@ -6,14 +6,12 @@ from heapq import heapify, heappop, heapreplace
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vcsync.scheduling.filters import FREE, PINNED, Refusal, refusals
+from vcsync.scheduling.filters import PINNED, Refusal, refusals
+from vcsync.scheduling.placing import POD, Placing
 from vcsync.scheduling.resources import Resources, add, pieces, shortages, show, subtract, times
-from vcsync.scheduling.scores import Candidate, score
+from vcsync.scheduling.scores import Candidate
 from vcsync.scheduling.slices import PODS
 from vcsync.scheduling.snapshot import Health, SuperView
-
-_POD = 1000
-"""One Pod, in thousandths."""
 
 TENANT_QUOTA = "TenantQuota"
 """Name of the refusal by the operator's cap on a tenant, which concerns all super clusters."""
@@ -126,59 +124,6 @@ class Decision(Struct, frozen=True):
         return "; ".join(texts) or "there is no super cluster"
 
 
-class _State:
-    """The state of one decision while it is made."""
-
-    def __init__(self, candidates: dict[str, Candidate], request: SliceRequest, allowed: int) -> None:
-        self.candidates = candidates
-        self.request = request
-        self.left = allowed  # slices that may still be placed
-        self.kept: dict[str, int] = {}
-        self._refusals: dict[str, list[Refusal]] = {}
-        self._scores: dict[str, int] = {}
-
-    def room(self, super_id: str) -> int:
-        """Return how many more slices may be placed on a super cluster."""
-        return min(self.left, pieces(self.candidates[super_id].free, self.request.size))
-
-    def refusals(self, super_id: str) -> list[Refusal]:
-        """Return why a super cluster takes no new slices but pinned ones, apart from its room."""
-        found = self._refusals.get(super_id)
-        if found is None:
-            found = refusals(FREE, self.candidates[super_id].view, self.request.size)
-            self._refusals[super_id] = found
-        return found
-
-    def score(self, super_id: str) -> int:
-        """Return a super cluster's score for one more slice."""
-        found = self._scores.get(super_id)
-        if found is None:
-            found = score(self.request.policy, self.candidates[super_id], self.request.size)
-            self._scores[super_id] = found
-        return found
-
-    def take(self, super_id: str, slices: int) -> None:
-        if not slices:
-            return
-        self._scores.pop(super_id, None)
-        candidate = self.candidates[super_id]
-        candidate.slices += slices
-        candidate.free = subtract(candidate.free, times(self.request.size, slices))
-        self.left -= slices
-
-    def give_pods(self, more: int) -> None:
-        """Let each slice have more Pods, in thousandths."""
-        self.request = replace(self.request, size=add(self.request.size, {PODS: more}))
-        for candidate in self.candidates.values():
-            candidate.free = subtract(candidate.free, {PODS: more * candidate.slices})
-        self._refusals.clear()
-        self._scores.clear()
-
-    def keep(self, super_id: str, slices: int) -> None:
-        self.take(super_id, slices)
-        self.kept[super_id] = self.kept.get(super_id, 0) + slices
-
-
 def place_slices(
     views: Mapping[str, SuperView], allocated: Mapping[str, Mapping[str, int]], request: SliceRequest
 ) -> Decision:
@@ -205,68 +150,80 @@ def place_slices(
     }
     most_pods = request.size.get(PODS)
     request = _with_present_pods(request, candidates)
-    allowed, capped = _within_cap(request)
     current = _carried_over(request, candidates)
-    state = _State(candidates, request, allowed)
-    _place_pinned(state, current)
+    held = _held(request)
+    free_of_cap = subtract(request.tenant_free, request.tenant_clearing)
+    for amounts in held.values():
+        free_of_cap = subtract(free_of_cap, amounts)
+    allowed = _allowed(request)
+    state = Placing(
+        candidates, request.size, request.policy, left=allowed, held=held, free_of_cap=free_of_cap
+    )
+    _place_pinned(state, request, current)
     drained = _movable(current, views, request)
-    transferred = _transferred(state, current)
+    transferred = _transferred(state, request, current)
     _keep_present(state, current)
-    _place_transferred(state, transferred)
-    _place_returning(state)
+    _place_transferred(state, request, transferred)
+    _place_returning(state, request)
     _place_free(state)
+    _place_moving(state, request, drained)
     _keep_present(state, drained)
     if most_pods is not None:
-        _add_pods(state, most_pods)
-    return _decision(state, capped)
+        state.add_pods(most_pods)
+    return _decision(state, request, allowed)
 
 
 def _with_present_pods(request: SliceRequest, candidates: Mapping[str, Candidate]) -> SliceRequest:
-    """Return the request with as many Pods in a slice as the present slices have. A slice has one Pod at least."""
-    most, old = request.size.get(PODS), request.current_size
-    if most is None or old is None or old == request.size:
-        return request
+    """Return the request with as many Pods in a slice as the present slices have. A slice has one Pod at least.
+
+    Present slices whose number of Pods is not known count with as many as fit.
+    """
+    most, old = request.size.get(PODS), request.current_size or request.size
+    if most is None:
+        return replace(request, current_size=old)
     carried = _carried_over(replace(request, size=_compute(request.size)), candidates)
     present = [
         (old[PODS] * request.current[super_id] if PODS in old else candidates[super_id].free[PODS]) // slices
         for super_id, slices in carried.items()
-        if slices and PODS in candidates[super_id].free
+        if slices and (PODS in old or PODS in candidates[super_id].free)
     ]
-    pods = min(most, max(_POD, min(present, default=most) // _POD * _POD))
-    return replace(request, size=request.size | {PODS: pods})
+    pods = min(most, max(POD, min(present, default=most) // POD * POD))
+    return replace(request, size=request.size | {PODS: pods}, current_size={PODS: pods, **old})
 
 
 def _compute(size: Resources) -> Resources:
     return {name: amount for name, amount in size.items() if name != PODS}
 
 
-def _within_cap(request: SliceRequest) -> tuple[int, Refusal | None]:
-    """Return how many slices the tenant's cap allows, and a refusal if that is fewer than requested.
+def _present(request: SliceRequest, super_id: str) -> Resources:
+    """Return the amounts of the present slices on a super cluster."""
+    return times(request.current_size or request.size, request.current.get(super_id, 0))
+
+
+def _held(request: SliceRequest) -> dict[str, Resources]:
+    """Return what the namespace holds on each super cluster, the unknown ones included."""
+    return {
+        super_id: add(_present(request, super_id), request.clearing.get(super_id, {}))
+        for super_id in {**request.current, **request.clearing}
+    }
+
+
+def _allowed(request: SliceRequest) -> int:
+    """Return how many slices the tenant's cap allows, wherever they are.
 
     Present slices count by what they have now: small ones that become large are new for the rest. The number of Pods limits
-    only new slices: present ones are not removed because they now have more Pods.
+    only new slices: present ones are not removed because the pool has fewer Pods.
     """
-    capped = {name: amount for name, amount in request.size.items() if name in request.tenant_free}
     free = subtract(request.tenant_free, request.tenant_clearing)
-    present = sum(request.current.values())
-    held = times(request.current_size or request.size, present)
+    present = times(request.current_size or request.size, sum(request.current.values()))
     allowed = request.slices
-    for name, amount in capped.items():
-        one = {name: amount}
-        if name == PODS:
-            kept = pieces(held, one) if PODS in held else present
-        else:
-            kept = min(pieces(held, one), pieces(request.tenant_free, one))
-        allowed = min(allowed, max(kept, pieces(free, {name: amount})))
-    if allowed >= request.slices:
-        return request.slices, None
-    tight = [name for name in sorted(capped) if free[name] < capped[name] * request.slices]
-    texts = [
-        f"{name} {show(name, capped[name] * request.slices)} asked, "
-        f"{show(name, max(0, free[name]))} left to this namespace"
-        for name in tight
-    ]
-    return allowed, Refusal(TENANT_QUOTA, f"the tenant's quota: {', '.join(texts)}")
+    for name in request.size.keys() & request.tenant_free.keys():
+        one = {name: request.size[name]}
+        kept = pieces(present, one)
+        if name != PODS:
+            kept = min(kept, pieces(request.tenant_free, one))
+        allowed = min(allowed, max(kept, pieces(free, one)))
+    return allowed
 
 
 def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) -> dict[str, int]:
@@ -285,8 +242,7 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
         super_id: min(
             slices * request.slices // total,
             max(
-                min(slices, pieces(times(old_size, slices), compute)),
-                pieces(times(old_size, slices), request.size),
+                pieces(_present(request, super_id), request.size),
                 pieces(candidates[super_id].free, request.size),
             ),
         )
@@ -294,18 +250,30 @@ def _carried_over(request: SliceRequest, candidates: Mapping[str, Candidate]) ->
     }
 
 
-def _place_pinned(state: _State, current: dict[str, int]) -> None:
-    """Place the pinned slices that fit, and keep those already there. They are removed from `current`."""
-    for super_id in sorted(state.request.pins):
+def _place_pinned(state: Placing, request: SliceRequest, current: dict[str, int]) -> None:
+    """Place the pinned slices that fit, and keep those already there. They are removed from `current`.
+
+    An operator's pins move slices. So they are placed though the old place still holds what they leave.
+    """
+    for super_id in sorted(request.pins):
         if super_id not in state.candidates:
             continue
         there = current.get(super_id, 0)
-        staying = min(state.request.pins[super_id], there, state.left)
+        staying = min(request.pins[super_id], there, state.left)
         state.keep(super_id, staying)
         if super_id in current:
             current[super_id] -= staying
-        if not refusals(PINNED, state.candidates[super_id].view, state.request.size):
-            state.take(super_id, min(state.request.pins[super_id] - staying, state.room(super_id)))
+        if not refusals(PINNED, state.candidates[super_id].view, state.size):
+            _move(state, super_id, request.pins[super_id] - staying)
+
+
+def _move(state: Placing, super_id: str, slices: int) -> int:
+    """Place slices that leave another super cluster, as many as fit. Return their number."""
+    state.beyond_cap = slices
+    moved = min(slices, state.room(super_id))
+    state.take(super_id, moved)
+    state.beyond_cap = 0
+    return moved
 
 
 def _movable(
@@ -321,10 +289,10 @@ def _movable(
     return movable
 
 
-def _transferred(state: _State, current: dict[str, int]) -> list[Transfer]:
+def _transferred(state: Placing, request: SliceRequest, current: dict[str, int]) -> list[Transfer]:
     """Return the transfers that are not carried out yet, with what they still move. That is removed from `current`."""
     found = []
-    for each in state.request.transfers:
+    for each in request.transfers:
         there = current.get(each.source, 0)
         slices = min(each.slices, there, there + state.kept.get(each.source, 0) - each.stay)
         if slices > 0 and each.target in state.candidates:
@@ -333,18 +301,17 @@ def _transferred(state: _State, current: dict[str, int]) -> list[Transfer]:
     return found
 
 
-def _place_transferred(state: _State, transfers: list[Transfer]) -> None:
+def _place_transferred(state: Placing, request: SliceRequest, transfers: list[Transfer]) -> None:
     """Place transferred slices, and keep those for which there is no room where they are."""
     for each in transfers:
-        target = state.candidates[each.target]
-        slices = min(each.slices, state.room(each.target))
-        if refusals(FREE, target.view, state.request.size):
-            slices = 0
-        state.take(each.target, slices)
+        slices = 0
+        if not state.refusals(each.target):
+            most = pieces(_present(request, each.source), state.size)
+            slices = _move(state, each.target, min(each.slices, most))
         _keep_present(state, {each.source: each.slices - slices})
 
 
-def _keep_present(state: _State, current: dict[str, int]) -> None:
+def _keep_present(state: Placing, current: dict[str, int]) -> None:
     """Keep the present slices, or as many as allowed. The least healthy and fullest super clusters lose slices first."""
 
     def order(super_id: str) -> tuple[Health, int, str]:
@@ -359,20 +326,20 @@ def _keep_present(state: _State, current: dict[str, int]) -> None:
             state.keep(super_id, slices)
 
 
-def _place_returning(state: _State) -> None:
+def _place_returning(state: Placing, request: SliceRequest) -> None:
     """Place slices where the namespace still holds amounts: as many as these make, and one at least."""
-    for super_id in sorted(state.request.clearing):
+    for super_id in sorted(request.clearing):
         candidate = state.candidates.get(super_id)
         if candidate is None or state.refusals(super_id):
             continue
-        held = pieces(state.request.clearing[super_id], state.request.size)
+        held = pieces(request.clearing[super_id], state.size)
         state.take(super_id, min(max(1, held), state.room(super_id)))
 
 
-def _place_free(state: _State) -> None:
+def _place_free(state: Placing) -> None:
     """Place the remaining slices one by one on the best candidate.
 
-    A heap suffices, since a slice changes only the score of its own super cluster.
+    A heap suffices, since a slice changes only the score of its own super cluster. It may use up what the cap leaves to all.
     """
     heap = [
         (-state.score(super_id), super_id)
@@ -382,38 +349,37 @@ def _place_free(state: _State) -> None:
     heapify(heap)
     while heap and state.left:
         super_id = heap[0][1]
-        state.take(super_id, 1)
         if state.room(super_id):
+            state.take(super_id, 1)
             heapreplace(heap, (-state.score(super_id), super_id))
         else:
             heappop(heap)
 
 
-def _add_pods(state: _State, most: int) -> None:
-    """Let slices have more Pods, as far as these fit on each super cluster that has slices.
+def _place_moving(state: Placing, request: SliceRequest, drained: Mapping[str, int]) -> None:
+    """Place what new slices leave of the cap and more: slices that leave another super cluster need none of it.
 
-    A part of what is wanted is given only if it adds more than a quarter, so that not each Pod that becomes free changes
-    namespaces.
+    Their number is what the present ones have there. The others on a super cluster that is gone move, too.
     """
-    request, pods = state.request, state.request.size[PODS]
-    room = [
-        candidate.free[PODS] // candidate.slices
-        for candidate in state.candidates.values()
-        if candidate.slices and PODS in candidate.free
-    ]
-    slices = sum(candidate.slices for candidate in state.candidates.values())
-    if slices and PODS in request.tenant_free:
-        free = request.tenant_free[PODS] - request.tenant_clearing.get(PODS, 0)
-        room.append(free // slices - pods)
-    more = min(most - pods, max(0, min(room, default=0)) // _POD * _POD)
-    if more and (pods + more == most or more * 4 > pods):
-        state.give_pods(more)
+    if not request.tenant_free:
+        return
+    gone = request.current.keys() - state.candidates.keys()
+    moving = {super_id: pieces(_present(request, super_id), state.size) for super_id in gone}
+    moving |= {
+        super_id: min(slices, pieces(_present(request, super_id), state.size))
+        for super_id, slices in drained.items()
+    }
+    state.left = min(state.left, sum(moving[each] for each in gone) + sum(drained.values()))
+    state.beyond_cap = sum(moving.values())
+    _place_free(state)
+    state.beyond_cap = 0
 
 
-def _decision(state: _State, capped: Refusal | None) -> Decision:
-    waiting = state.request.slices - sum(candidate.slices for candidate in state.candidates.values())
+def _decision(state: Placing, request: SliceRequest, allowed: int) -> Decision:
+    waiting = request.slices - sum(candidate.slices for candidate in state.candidates.values())
+    capped = _capped(state, request, allowed) if waiting else None
     return Decision(
-        state.request.size,
+        state.size,
         {super_id: candidate.slices for super_id, candidate in state.candidates.items() if candidate.slices},
         waiting,
         tuple(
@@ -422,12 +388,34 @@ def _decision(state: _State, capped: Refusal | None) -> Decision:
                 candidate.slices,
                 state.kept.get(super_id, 0),
                 state.score(super_id),
-                (*state.refusals(super_id), *_shortage(candidate, state.request.size)),
+                (*state.refusals(super_id), *_shortage(candidate, state.size)),
             )
             for super_id, candidate in state.candidates.items()
         ),
         () if capped is None else (capped,),
     )
+
+
+def _capped(state: Placing, request: SliceRequest, allowed: int) -> Refusal | None:
+    """Return a refusal if slices wait because of the tenant's cap; None if they wait for something else."""
+    if allowed == request.slices and not any(
+        pieces(candidate.free, state.size) and not state.refusals(super_id)
+        for super_id, candidate in state.candidates.items()
+    ):
+        return None
+    free = subtract(request.tenant_free, request.tenant_clearing)
+    unused = {super_id: state.unused(super_id) for super_id in sorted(_held(request))}
+    texts = []
+    for name in sorted(state.size.keys() & free.keys()):
+        asked, held = state.size[name] * request.slices, sum(each[name] for each in unused.values())
+        if free[name] - held >= asked:
+            continue
+        text = f"{name} {show(name, asked)} asked, {show(name, max(0, free[name] - held))} left to this namespace"
+        if held:
+            places = ", ".join(super_id for super_id, each in unused.items() if each[name])
+            text += f"; it has not freed {show(name, held)} on {places} yet"
+        texts.append(text)
+    return Refusal(TENANT_QUOTA, f"the tenant's quota: {', '.join(texts)}")
 
 
 def _shortage(candidate: Candidate, size: Mapping[str, int]) -> list[Refusal]:

@@ -627,6 +627,28 @@ def test_present_slices_are_kept_when_they_get_a_number_of_pods(stage):
     assert (slots(stage), stage.placements()) == ("5", {"r1": 10}), "as many as others leave"
 
 
+@pytest.mark.parametrize(
+    "fields", [{"cordoned": True}, {"draining": True}, {"health": Health.LOST}, {"health": Health.RECOVERING}]
+)
+def test_a_quota_that_is_created_again_elsewhere_waits_for_what_is_not_freed(fields):
+    stage = Stage(quota={"cpu": "1"})
+    stage.views = {"r1": view("r1")}
+    stage.tenant.hards = [{"cpu": "900m"}]
+    stage.turn()
+    stage.tenant.hards = []
+    stage.turn()
+    stage.views = {"r1": view("r1", **fields), "r2": view("r2")}
+    stage.tenant.hards = [{"cpu": "900m"}]
+    text = "8 of 9 slices wait: the tenant's quota: cpu 900m asked, 100m left to this namespace; "
+    assert stage.turn().event == (
+        "Warning",
+        "FailedScheduling",
+        text + "it has not freed 900m on r1 yet; placed: r2: 1",
+    )
+    stage.drained("r1")
+    assert stage.turn().event == ("Normal", "Scheduled", "9 slices placed (r2: 9)")
+
+
 def test_slices_on_a_full_super_cluster_get_no_more_pods_when_another_one_joins(stage):
     stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
     stage.views = {"r1": view("r1", memory="1000Mi", pods="11")}

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from vcsync.scheduling.filters import FREE, refusals
 from vcsync.scheduling.place import SliceRequest, Transfer, place_slices
-from vcsync.scheduling.resources import pieces, subtract, times
+from vcsync.scheduling.resources import add, pieces, subtract, times
 from vcsync.scheduling.scores import Candidate, score
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 
@@ -394,9 +394,9 @@ def situations(draw, caps=({}, {"cpu": 700})):
     views = {
         super_id: SuperView(
             super_id,
-            draw(st.sampled_from(Health)),
+            draw(st.just(Health.READY) | st.sampled_from(Health)),
             draw(capacities),
-            cordoned=draw(st.booleans()),
+            cordoned=draw(st.sampled_from([False, False, False, True])),
             taints=draw(taints),
         )
         for super_id in sorted(draw(st.sets(ids, max_size=4)))
@@ -447,7 +447,7 @@ def test_new_slices_never_ignore_a_filter(situation):
             assert not views[entry.super_id].cordoned
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(situations())
 def test_slices_have_what_is_free_or_what_they_had(situation):
     views, allocated, request = situation
@@ -491,16 +491,64 @@ def test_more_pods_take_no_present_slice_away_and_are_given_only_where_they_fit(
             assert slices * decision.size["pods"] <= max(free, present_on(request, super_id)["pods"])
 
 
-@given(situations())
+CAPS = ({}, {"cpu": 700}, {"cpu": 2000, "memory": 900, "pods": 9000}, {"pods": 20_000}, {"cpu": -5})
+
+
+def held_on(request, super_id):
+    """Return what a namespace holds on a super cluster before a decision."""
+    return add(present_on(request, super_id), request.clearing.get(super_id, {}))
+
+
+def after(request, decision):
+    """Return the same request once the decision is written: what it took away is being cleared."""
+    clearing = {}
+    for super_id in {**request.current, **request.clearing}:
+        now = times(decision.size, decision.placements.get(super_id, 0))
+        left = subtract(held_on(request, super_id), now)
+        clearing[super_id] = {name: amount for name, amount in left.items() if amount > 0}
+    return replace(request, current=decision.placements, current_size=decision.size, clearing=clearing)
+
+
+@given(situations(CAPS))
 def test_deciding_again_changes_nothing(situation):
     views, allocated, request = situation
     first = place_slices(views, allocated, request)
-    again = place_slices(
-        views, allocated, replace(request, current=first.placements, current_size=first.size)
-    )
+    again = place_slices(views, allocated, after(request, first))
     assert again.placements == first.placements
     assert again.size == first.size
     assert again.waiting == first.waiting
+
+
+def in_use(request, decision, name):
+    """Return how much of a resource a namespace may use once a decision is written, freed or not."""
+    return sum(
+        max(
+            held_on(request, super_id).get(name, 0),
+            decision.placements.get(super_id, 0) * decision.size.get(name, 0),
+        )
+        for super_id in {**request.current, **request.clearing, **decision.placements}
+    )
+
+
+def most_in_use(request, name):
+    """Return how much of a resource a namespace may use at most: what the cap leaves to it, or what it holds already."""
+    held = sum(held_on(request, each).get(name, 0) for each in {**request.current, **request.clearing})
+    return max(held, request.tenant_free[name] - request.tenant_clearing.get(name, 0))
+
+
+@settings(max_examples=200)
+@given(situations(CAPS))
+def test_slices_and_what_is_not_freed_yet_are_within_the_cap(situation):
+    views, allocated, request = situation
+    there = {super_id: slices for super_id, slices in request.current.items() if super_id in views}
+    request = replace(request, pins={}, current=there)
+    decision = place_slices(views, allocated, request)
+    total = sum(decision.placements.values())
+    for name in request.tenant_free.keys() & decision.size.keys():
+        if name in (request.current_size or request.size):
+            assert in_use(request, decision, name) <= most_in_use(request, name), name
+        if name != "pods":  # present ones may have more Pods than the pool has now
+            assert not total or total * decision.size[name] <= request.tenant_free[name]
 
 
 @given(situations(), st.randoms(use_true_random=False))
@@ -556,9 +604,9 @@ def test_the_explanation_describes_super_clusters_as_they_are_after_the_decision
 
 
 @st.composite
-def losses(draw):
+def losses(draw, caps=({},)):
     """A situation in which super clusters are drained, or are lost and may be left."""
-    views, allocated, request = draw(situations())
+    views, allocated, request = draw(situations(caps))
     leaving = {}
     for super_id, each in views.items():
         if draw(st.booleans()):
@@ -566,9 +614,8 @@ def losses(draw):
         elif draw(st.booleans()):
             views[super_id] = replace(each, health=Health.LOST)
             leaving[super_id] = draw(st.integers(0, 3))
-    changed = replace(
-        request, pins={}, current_size=None, tenant_free={}, tenant_clearing={}, leaving=leaving
-    )
+    fixed = {} if any(caps) else {"tenant_clearing": {}}
+    changed = replace(request, pins={}, current_size=None, leaving=leaving, **fixed)
     return views, allocated, replace(changed, slices=max(request.slices, sum(request.current.values())))
 
 
@@ -588,6 +635,62 @@ def test_only_slices_that_have_to_leave_move_and_only_if_others_have_room(situat
     if stayed or decision.waiting:
         for entry in decision.explanation:
             assert entry.refusals, "a slice stays or waits though another super cluster has room"
+
+
+@settings(max_examples=200)
+@given(losses(CAPS))
+def test_only_slices_that_leave_are_in_use_twice_beyond_the_cap(situation):
+    views, allocated, request = situation
+    decision = place_slices(views, allocated, request)
+    leaving = {each for each, view in views.items() if view.draining} | request.leaving.keys()
+    for name in request.tenant_free.keys() & request.size.keys():
+        left = sum(
+            max(0, slices - decision.placements.get(super_id, 0)) * request.size[name]
+            for super_id, slices in request.current.items()
+            if super_id in leaving or super_id not in views
+        )
+        assert in_use(request, decision, name) <= most_in_use(request, name) + left, name
+
+
+def test_a_drain_ends_though_the_tenant_uses_its_whole_cap():
+    views = pool(view("r1", draining=True), view("r2", 20))
+    cap = {"tenant_free": {"cpu": 1000}}
+    decision = place(views, 10, current={"r1": 10}, **cap)
+    assert (decision.placements, decision.waiting) == ({"r2": 10}, 0)
+    more = place(views, 15, current={"r1": 10}, **cap)
+    assert (more.placements, more.waiting) == ({"r2": 10}, 5)
+    while_others_clear = place(views, 10, current={"r1": 10}, tenant_clearing={"cpu": 500}, **cap)
+    assert while_others_clear.placements == {"r2": 10}
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pytest.param(view("r1", cordoned=True), id="cordoned"),
+        pytest.param(view("r1", draining=True), id="drained"),
+        pytest.param(view("r1", health=Health.RECOVERING), id="recovering"),
+        pytest.param(view("r1", health=Health.LOST), id="lost"),
+        pytest.param(view("r1", largest_node={"cpu": 99}), id="the slice is larger than its nodes"),
+        pytest.param(view("r1", 0), id="full"),
+        pytest.param(None, id="gone"),
+    ],
+)
+def test_what_the_namespace_has_not_freed_counts_against_the_cap_where_its_slices_cannot_return(there):
+    views = pool(*([there] if there else []), view("r2", 99))
+    clearing = {"r1": {"cpu": 1900, "memory": 1900}}
+    decision = place(views, 19, clearing=clearing, tenant_free={"cpu": 2000})
+    assert (decision.placements, decision.waiting) == ({"r2": 1}, 18)
+    assert decision.reasons(public=True) == (
+        "the tenant's quota: cpu 1900m asked, 100m left to this namespace; it has not freed 1900m on r1 yet"
+    )
+    assert place(views, 19, tenant_free={"cpu": 2000}).waiting == 0
+
+
+def test_slices_that_return_need_nothing_more_of_the_cap():
+    views = pool(view("r1", 19), view("r2", 99))
+    clearing = {"r1": {"cpu": 1900, "memory": 1900}}
+    decision = place(views, 25, clearing=clearing, tenant_free={"cpu": 2000})
+    assert (decision.placements, decision.waiting) == ({"r1": 19, "r2": 1}, 5)
 
 
 @given(losses(), st.randoms(use_true_random=False))

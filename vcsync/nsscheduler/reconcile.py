@@ -40,7 +40,7 @@ from vcsync.scheduling.slices import (
     whole_pods,
 )
 from vcsync.scheduling.snapshot import SuperView
-from vcsync.tenancy.distribution import entry_of
+from vcsync.tenancy.distribution import entry_of, is_clearing
 from vcsync.tenancy.suspension import TENANT_SUSPENDED
 
 PLACED = "Placed"
@@ -541,7 +541,10 @@ def _refuse(inputs: Inputs, plan: Plan, reason: str, message: str) -> None:
             now=inputs.now,
             observed_generation=placement.generation,
         )
-        plan.spec, plan.status = placement.spec, replace(placement.status, conditions=conditions)
+        # The status may name amounts that have been freed since.
+        status = placement.status
+        clearing = {each: held for each, held in status.clearing.items() if is_clearing(placement, each)}
+        plan.spec, plan.status = placement.spec, replace(status, clearing=clearing, conditions=conditions)
         placed = condition_of(placement.status.conditions, PLACED)
         if placed is not None and (placed.reason, placed.message) == (reason, plan.message):
             return

@@ -649,6 +649,20 @@ def test_a_quota_that_is_created_again_elsewhere_waits_for_what_is_not_freed(fie
     assert stage.turn().event == ("Normal", "Scheduled", "9 slices placed (r2: 9)")
 
 
+def test_an_invalid_annotation_does_not_count_again_what_has_been_freed(stage):
+    stage.tenant.hards = [{"cpu": "400m"}]
+    stage.turn()
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    assert set(stage.meta.entry().status.clearing) == {"r1", "r2"}
+    finalizers = [names.drain_finalizer("r1"), names.drain_finalizer("r2"), names.clear_finalizer("r2")]
+    stage.meta.patch(NAMESPACE, {"metadata": {"finalizers": finalizers}})
+    stage.annotate("x")
+    assert stage.turn().reason == "InvalidSlice"
+    assert set(stage.meta.entry().status.clearing) == {"r2"}
+    assert list(stage.meta.entry().finalizers) == finalizers
+
+
 def test_slices_on_a_full_super_cluster_get_no_more_pods_when_another_one_joins(stage):
     stage.tenant.hards = [{"cpu": "1", "memory": "1000Mi"}]
     stage.views = {"r1": view("r1", memory="1000Mi", pods="11")}

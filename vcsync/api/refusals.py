@@ -7,8 +7,7 @@ A tenant can write the annotation. It can only move its own Pod between super cl
 it can do by the label as well.
 """
 
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +37,6 @@ _WORDS = {
     ADMISSION: "it does not admit the Pod",
     UNSCHEDULABLE: "none of its nodes can run the Pod",
 }
-_MOST = 16  # super clusters whose annotations are read; a tenant can write any number
 
 
 class Said(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -79,16 +77,18 @@ def said_by(annotations: Mapping[str, str], super_id: str) -> Said:
     return Said(found.state, min(max(0, found.returns), MOST_RETURNS), reason)
 
 
-def said_by_all(annotations: Mapping[str, str], home: str = "") -> dict[str, Said]:
+def said_by_all(annotations: Mapping[str, str], known: Container[str] | None = None) -> dict[str, Said]:
     """Return what is said about a Pod with these annotations, by the id of the super cluster.
 
     Args:
         annotations: the Pod's annotations.
-        home: the super cluster that its label names, which is read in any case.
+        known: ids of the super clusters of the pool; None for any. A tenant can write any number of others.
     """
     prefix = names.REFUSAL_PREFIX
-    ids = sorted((key.removeprefix(prefix) for key in annotations if key.startswith(prefix)), key=home.__ne__)
-    found = {super_id: said_by(annotations, super_id) for super_id in islice(ids, _MOST)}
+    ids = (key.removeprefix(prefix) for key in annotations if key.startswith(prefix))
+    found = {
+        super_id: said_by(annotations, super_id) for super_id in ids if known is None or super_id in known
+    }
     return {super_id: said for super_id, said in found.items() if said != NOTHING}
 
 

@@ -87,7 +87,8 @@ class TenantSession:
             PODS,
             field_selector=FINISHED,
             project=limit.projection(
-                PODS, lambda pod: slim(pod, self._kept.selecting(pod.namespace, pod.labels))
+                PODS,
+                lambda pod: slim(pod, self._kept.selecting(pod.namespace, pod.labels), leadership.pool.views),
             ),
             sink=limit.counted(PODS, self._observe),
         )

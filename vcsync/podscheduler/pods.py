@@ -1,6 +1,6 @@
 """The Pod scheduler's record of a Pod: identity, vcsync's label and annotation, and its needs. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -23,8 +23,7 @@ FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 _NO_LABELS: dict[str, str] = {}
 _NOT_SAID: dict[str, Said] = {}
-_shared: dict[str, dict[str, str]] = {}
-_MOST_SHARED = 1024  # a tenant may write any value
+_MOST_SHARED = 1024
 _LONGEST_SHARED = 512  # characters; what is longer counts as the tenant's alone, and goes with its Pods
 _encode = msgspec.json.Encoder().encode
 _PRIORITY = b'"priority":'
@@ -122,7 +121,7 @@ class _Status(Struct, gc=False):
     conditions: tuple[Condition, ...] | None = None
 
 
-def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
+def slim(pod: Envelope, services: tuple[str, ...] = (), known: Container[str] | None = None) -> Envelope:
     """Return a Pod's envelope for the cache.
 
     It has only vcsync's label and annotation, the UIDs of its owners, the prefix of a generated name, and the record of
@@ -131,6 +130,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
     Args:
         pod: the Pod.
         services: names of the Services that select it and keep their Pods together.
+        known: ids of the super clusters of the pool; None for any. A tenant can write any number of others.
     """
     try:
         needs = pod_needs(pod.spec, pod.name, pod.status)
@@ -140,7 +140,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
     message = "" if needs.node else _unschedulable_message(pod.status)
     record, said = (
         (needs, message, services, int(_says_lost(pod.status))),
-        said_by_all(pod.annotations, pod.labels.get(SUPER_CLUSTER, "")),
+        said_by_all(pod.annotations, known),
     )
     priority = _priority(pod.spec)
     return Envelope(
@@ -148,8 +148,8 @@ def slim(pod: Envelope, services: tuple[str, ...] = ()) -> Envelope:
         pod.namespace,
         pod.uid,
         pod.resource_version,
-        labels=_only_ours(pod.labels),
-        annotations=_only_ours(pod.annotations),
+        labels=_only_ours(pod.labels, known),
+        annotations=_only_ours(pod.annotations, known),
         owners=_owners(tuple(owner.uid for owner in pod.owners)),
         generate_name=_prefix(pod.generate_name),
         deletion_timestamp=pod.deletion_timestamp,
@@ -282,14 +282,18 @@ def _shared_prefix(generate_name: str) -> str:
     return generate_name
 
 
-def _only_ours(values: dict[str, str]) -> dict[str, str]:
-    """Return vcsync's key alone, in a dict that all Pods of one super cluster share to save memory."""
+def _only_ours(values: dict[str, str], known: Container[str] | None) -> dict[str, str]:
+    """Return vcsync's key alone, in a dict that all Pods of one super cluster share to save memory.
+
+    A value that names no super cluster is not shared: a tenant may write any, and would fill the table for all.
+    """
     value = values.get(SUPER_CLUSTER)
     if value is None:
         return _NO_LABELS
-    found = _shared.get(value)
-    if found is None:
-        found = {SUPER_CLUSTER: value}
-        if len(_shared) < _MOST_SHARED and len(value) <= _LONGEST_SHARED:
-            _shared[value] = found
-    return found
+    shared = len(value) <= _LONGEST_SHARED and (known is None or value in known)
+    return _labels(value) if shared else _labels.__wrapped__(value)
+
+
+@lru_cache(_MOST_SHARED)
+def _labels(super_id: str) -> dict[str, str]:
+    return {SUPER_CLUSTER: super_id}

@@ -120,9 +120,18 @@ def test_a_condition_has_its_message_and_the_time_of_its_change():
     assert (condition["message"], condition["lastTransitionTime"]) == ("no room", "2026-01-01T00:00:00Z")
 
 
-def test_label_values_beyond_the_limit_of_shared_ones_are_read(monkeypatch):
-    monkeypatch.setattr(pods, "_MOST_SHARED", 0)
-    one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "unseen"}})) for _ in range(2))
+def test_values_that_name_no_super_cluster_do_not_fill_the_table_of_shared_ones():
+    before = pods._labels.cache_info().currsize
+    for number in range(2000):
+        found = slim(envelope(metadata={"labels": {SUPER_CLUSTER: f"none-{number}"}}), (), {"r1"})
+        assert found.labels == {SUPER_CLUSTER: f"none-{number}"}
+    assert pods._labels.cache_info().currsize == before
+    one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "r1"}}), (), {"r1"}) for _ in range(2))
+    assert one.labels is other.labels
+
+
+def test_values_that_are_not_shared_are_read():
+    one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "unseen"}}), (), ()) for _ in range(2))
     assert one.labels == other.labels == {SUPER_CLUSTER: "unseen"}
     assert one.labels is not other.labels
 
@@ -148,8 +157,8 @@ def test_the_priority_of_a_pod_is_the_one_that_its_control_plane_found(spec: byt
 
 def test_what_a_hostile_server_says_is_not_kept_for_longer_than_its_pods():
     def kept():
-        caches = (pods._shared_owners, pods._shared_prefix)
-        return (*(each.cache_info().currsize for each in caches), len(pods._shared))
+        caches = (pods._shared_owners, pods._shared_prefix, pods._labels)
+        return tuple(each.cache_info().currsize for each in caches)
 
     long, before = "x" * 10_000, kept()
     metadata = {"labels": {SUPER_CLUSTER: long}, "generateName": long, "ownerReferences": [{"uid": long}]}

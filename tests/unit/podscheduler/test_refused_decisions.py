@@ -26,7 +26,7 @@ from vcsync.api.refusals import (
 )
 from vcsync.objects.merge_patch import merge_patch
 from vcsync.podscheduler.refusals import FIRST_BACKOFF_SECONDS, FORGOTTEN_SECONDS, backoff
-from vcsync.scheduling.snapshot import Health
+from vcsync.scheduling.snapshot import Health, SuperView
 
 WHOLE = "100m"
 """Request of a Pod that fills a slice."""
@@ -269,14 +269,22 @@ def test_a_malformed_annotation_says_nothing(text):
     assert said_by({REFUSAL_PREFIX + "r1": text}, "r1") == NOTHING
 
 
-def test_absurd_numbers_and_many_annotations_are_bounded():
+def test_absurd_numbers_are_bounded_and_only_super_clusters_of_the_pool_are_heard():
     text = json.dumps({"state": RETURNED, "returns": 10**12, "reason": "x" * 10_000})
-    found = said_by_all({REFUSAL_PREFIX + str(number): text for number in range(1000)})
-    assert len(found) == 16
-    assert set(found.values()) == {Said(RETURNED, 1000)}
-    home = "super-999"
     many = {REFUSAL_PREFIX + f"super-{number}": text for number in range(1000)}
-    assert home in said_by_all(many, home)
+    found = said_by_all(many, {"super-1", "super-999", "super-1000"})
+    assert found == dict.fromkeys(("super-1", "super-999"), Said(RETURNED, 1000))
+
+
+async def test_a_pod_that_many_super_clusters_refuse_does_not_go_round(tenant):
+    """Each of forty gives the Pod back once; none is tried again until its time is over."""
+    pool = [f"s{number:02}" for number in range(40)]
+    tenant.views = {super_id: SuperView(super_id, Health.READY, {}) for super_id in pool}
+    tenant.pods.grant(NS, SIZE, dict.fromkeys(pool, 1))
+    tenant.create("p")
+    await tenant.settle()
+    tried = [tenant.home("p"), *[await tenant.move("p") for _ in pool[1:]]]
+    assert sorted(tried) == pool
 
 
 async def test_statements_about_super_clusters_without_slices_are_not_remembered(tenant):

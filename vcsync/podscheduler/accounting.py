@@ -54,10 +54,15 @@ class Withdraw(Struct, frozen=True):
 
 
 class Stand(Struct, frozen=True):
-    """Leave a Pod where it is refused, since no other super cluster can take it. `signature` is as that of `Wait`."""
+    """Leave a Pod where it is, and report why. `signature` is as that of `Wait`.
+
+    Attributes:
+        unread: why claims of the Pod are not known. Empty: its super cluster refuses it, and no other one can take it.
+    """
 
     decision: PodDecision
     signature: tuple[object, ...]
+    unread: str = ""
 
 
 class MarkLost(Struct, frozen=True):
@@ -105,7 +110,7 @@ class Space(Struct):
         shares: super cluster -> share, for those with slices and those that still have Pods.
         granted: super clusters on which it has slices.
         waiting: name of each waiting Pod -> signature of the reason that was reported; the longest waiting first.
-        standing: the same of each Pod that its super cluster refuses, and that no other one can take.
+        standing: the same of each Pod that stays where it is though that is refused or not certain; see `Stand`.
     """
 
     shares: dict[str, Share] = {}
@@ -167,7 +172,7 @@ class PodAccounting:
         if namesake or pod.deleting or pod.needs.node or pod.needs.gated:
             self._space(pod.namespace).waiting.pop(pod.name, None)
         if not pod.refused or pod.deleting:
-            self._stop_standing(pod.key)
+            self.stop_standing(pod.key)
         self._note_refusals(pod, now)
         let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
         return self._charge(pod) or let_go
@@ -185,7 +190,7 @@ class PodAccounting:
         space, waited = self._spaces.get(key[0]), False
         if space is not None:
             waited = space.waiting.pop(key[1], None) is not None
-        self._stop_standing(key)
+        self.stop_standing(key)
         self.refusals.forget(key)
         let_go = self.let_go(key)
         self._services.note(key, "", ())
@@ -231,7 +236,10 @@ class PodAccounting:
             or _lacks_runtime(pod, views)
         ):
             return False
-        return all(each.super_id == pod.label and not each.problem for each in self._claim_needs(pod, views))
+        return all(
+            each.unread or (each.super_id == pod.label and not each.problem)
+            for each in self._claim_needs(pod, views)
+        )
 
     def decide(  # noqa: PLR0911 - each return is a case of its own
         self, pod: Pod, views: Mapping[str, SuperView], now: float = 0.0
@@ -249,6 +257,10 @@ class PodAccounting:
             assigned = pod.label == pod.annotation == pod.bound_to
             return MarkLost(views[pod.bound_to].out_of_touch) if assigned else Assign(pod.bound_to)
         claims = self._claim_needs(pod, views)
+        unread = next((each.problem for each in claims if each.unread), "")
+        if unread and pod.label:
+            # That is no refusal. A copy may run where an earlier scheduler has assigned the Pod.
+            return Stand(PodDecision(None, ()), (unread,), unread)
         first = claim_filter.steps(claims)[0]
         stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None
         stays = stays and not _lacks_runtime(pod, views)
@@ -316,7 +328,7 @@ class PodAccounting:
     def hold(self, pod: Pod, super_id: str) -> None:
         """Count a Pod that is withdrawn on the super cluster where it is to go, too."""
         self.let_go(pod.key)
-        self._stop_standing(pod.key)
+        self.stop_standing(pod.key)
         self._held[pod.key] = (pod.uid, super_id, pod.needs.requests, pod.services)
         self.reserve(pod.namespace, super_id, pod.needs.requests, pod.services)
 
@@ -375,13 +387,14 @@ class PodAccounting:
         space = self._spaces.get(pod.namespace)
         self.refusals.note(pod, now, frozenset() if space is None else space.granted)
 
-    def _stop_standing(self, key: Key) -> None:
+    def stop_standing(self, key: Key) -> None:
+        """Forget that a Pod stays where it is, and the reason that was reported."""
         space = self._spaces.get(key[0])
         if space is not None and space.standing:
             space.standing.pop(key[1], None)
 
     def standing(self, namespace: str) -> list[Key]:
-        """Return the Pods of a namespace that their super clusters refuse, and that no other one can take."""
+        """Return the Pods of a namespace that stay where they are; see `Stand`."""
         space = self._spaces.get(namespace)
         return [] if space is None else [(namespace, name) for name in space.standing]
 

@@ -203,7 +203,7 @@ class Claims(AssignedClaims):
             views: the registered super clusters.
         """
         if unread := self._unread():
-            return tuple(ClaimNeed(name, problem=unread) for name in named)
+            return tuple(ClaimNeed(name, problem=unread, unread=True) for name in named)
         wanted = tuple(named)
         return tuple(self._need(name, self._find(namespace, name), views, wanted) for name in wanted)
 

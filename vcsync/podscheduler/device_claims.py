@@ -95,7 +95,7 @@ class DeviceClaims(AssignedClaims):
             views: the registered super clusters.
         """
         if unread := self._unread():
-            return tuple(ClaimNeed(name, problem=unread, device_classes=()) for name in named)
+            return tuple(ClaimNeed(name, problem=unread, device_classes=(), unread=True) for name in named)
         return tuple(self._need(name, self._find(namespace, name), views) for name in named)
 
     def _need(self, name: str, claim: Envelope | None, views: Mapping[str, SuperView]) -> ClaimNeed:

@@ -418,17 +418,14 @@ class TenantPods:
         return Outcome("withdrawn", "", verdict.decision, version=pod.version)
 
     def _stand(self, pod: Pod, verdict: Stand) -> Outcome:
-        """Leave a Pod where it is refused, and look again when it may be tried elsewhere."""
+        """Leave a Pod where it is, and look again when it may be tried elsewhere."""
         now = self._clock()
         again = self.accounting.refusals.next_end(pod.key, now, without=pod.label)
         if again is not None:
             self._add_after(pod.key, again)
         if not self.accounting.stand(pod, verdict.signature):
             return Outcome("left")
-        message = f"super cluster {pod.label} refuses the Pod: {pod.said[pod.label].why}; it waits there"
-        if verdict.decision.explanation:
-            message += f", since it can be nowhere else: {verdict.decision.reasons()}"
-        self._writer.emit(pod, message)
+        self._writer.emit(pod, _why_it_stands(pod, verdict))
         return Outcome("waiting", pod.label, verdict.decision, version=pod.version)
 
     async def _wait(self, pod: Pod, verdict: Wait) -> Outcome:
@@ -463,12 +460,26 @@ class TenantPods:
         return outcome
 
     def _enqueue_unless_settled(self, pod: Pod) -> None:
-        if self._begun and not self.accounting.settled(pod, self._views()):
+        if not self._begun:
+            return
+        if self.accounting.settled(pod, self._views()):
+            self.accounting.stop_standing(pod.key)
+        else:
             self._add(pod.key, self.accounting.reported(pod) is None)
 
     def _freed(self, namespace: str) -> None:
         if self._begun and (self.accounting.waiting(namespace) or self.accounting.standing(namespace)):
             self._add((namespace, ""), False)
+
+
+def _why_it_stands(pod: Pod, verdict: Stand) -> str:
+    """Return in words why a Pod stays where it is."""
+    if verdict.unread:
+        return f"the Pod keeps super cluster {pod.label} for now: {verdict.unread}"
+    message = f"super cluster {pod.label} refuses the Pod: {pod.said[pod.label].why}; it waits there"
+    if verdict.decision.explanation:
+        message += f", since it can be nowhere else: {verdict.decision.reasons()}"
+    return message
 
 
 class PodClient:

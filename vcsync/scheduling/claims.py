@@ -21,6 +21,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
         restored: whether that is a snapshot.
         most_returns: number of returns above which a super cluster is refused; None for any.
         device_classes: DeviceClasses of a ResourceClaim; None for a PersistentVolumeClaim.
+        unread: whether nothing is known of it, for the reason in `problem`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ClaimNeed(Struct, frozen=True, gc=False):
     source: str = ""
     restored: bool = False
     device_classes: tuple[str, ...] | None = None
+    unread: bool = False
 
 
 def steps(claims: Sequence[ClaimNeed]) -> list[tuple[ClaimNeed, ...]]:

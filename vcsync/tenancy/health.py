@@ -94,7 +94,7 @@ def judge_all_stored(
     pool = {each.name: each for each in found}
     sightings = {name: _sight_stored(each, now) for name, each in pool.items()}
     wall = now.timestamp()
-    limits = _recorded_patience(pool.values()) or patience
+    limits = recorded_patience(pool.values()) or patience
     known = {
         name: member
         for name, each in pool.items()
@@ -117,11 +117,11 @@ def absences_stored(
 ) -> dict[str, float | None]:
     """Return for how many seconds nobody has known what happens in each super cluster, by name; None if somebody knows."""
     pool = list(found)
-    limits = _recorded_patience(pool) or patience
+    limits = recorded_patience(pool) or patience
     return {each.name: _sight_stored(each, now).out_of_touch_for(limits) for each in pool}
 
 
-def _recorded_patience(pool: Iterable[SuperCluster]) -> Patience | None:
+def recorded_patience(pool: Iterable[SuperCluster]) -> Patience | None:
     """Return the limits of silence of the schedulers; None if they have recorded none."""
     records = (each.status.failure for each in pool)
     return next((patience_of(record) for record in records if record is not None), None)

@@ -9,7 +9,8 @@ from vcsync.objects.times import time_text
 from vcsync.scheduling.resources import to_quantities
 from vcsync.scheduling.slices import OBJECTS
 from vcsync.tenancy.distribution import entry_of
-from vcsync.tenancy.health import Judgement, absences_stored, judge_all_stored
+from vcsync.tenancy.failure import PATIENCE
+from vcsync.tenancy.health import Judgement, absences_stored, judge_all_stored, recorded_patience
 from vcsync.whatif.snapshot import NamespaceState, Snapshot, SuperState, SuperTaint, TenantState, ordered
 
 
@@ -39,6 +40,7 @@ def capture(
         fail_back: the same for the way back.
     """
     pool = list(supers)
+    patience = recorded_patience(pool) or PATIENCE
     judged, absent = judge_all_stored(pool, now), absences_stored(pool, now)
     tenants = {cluster_key(each): _tenant(each, failover, fail_back) for each in virtual_clusters}
     entries = list(placements)
@@ -48,6 +50,8 @@ def capture(
             taken_at=time_text(now),
             policy=policy,
             default_slice=dict(default_slice),
+            suspect_after_seconds=int(patience.suspect_after),
+            lost_after_seconds=int(patience.lost_after),
             super_clusters=tuple(_super_cluster(each, judged[each.name], absent[each.name]) for each in pool),
             tenants=(*tenants.values(), *(TenantState(key=key, name=key) for key in orphans)),
             namespaces=tuple(_namespace(each, leaving=each.namespace in orphans) for each in entries),

@@ -111,7 +111,7 @@ def _supers(snapshot: Snapshot, edits: Edits) -> tuple[SuperState, ...]:
             for super_id, each in found.items()
         }
     if edits.gone:
-        found = {each.id: each for each in lose(found.values(), edits.lose, edits.fence)}
+        found = {each.id: each for each in lose(found.values(), edits.lose, edits.fence, snapshot.patience)}
     for each in found.values():
         try:
             view_of(each)

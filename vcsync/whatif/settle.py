@@ -70,10 +70,14 @@ class Core:
         self.views = views_of(snapshot)
         self.ledger = Ledger()
         self.lost = {super_id for super_id, view in self.views.items() if view.health is Health.LOST}
-        self.held = nothing_moves(snapshot.super_clusters)
+        self.held = nothing_moves(snapshot.super_clusters, snapshot.patience)
         self.departures = Departures()
         self.departures.follow(self.lost, held=self.held)
-        self._lasts = {each.id: lost_for(each) for each in snapshot.super_clusters if each.id in self.lost}
+        self._lasts = {
+            each.id: lost_for(each, snapshot.patience)
+            for each in snapshot.super_clusters
+            if each.id in self.lost
+        }
         self._claims = {
             (each.key, super_id): counts.slices
             for each in snapshot.namespaces

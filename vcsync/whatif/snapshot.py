@@ -3,10 +3,11 @@
 A snapshot has amounts, names and settings only: no credentials, no addresses, no objects of tenants.
 """
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from vcsync.api.specs import STAY, FailBack, Failover, TaintEffect
 from vcsync.objects.quantity import InvalidQuantity
@@ -14,6 +15,7 @@ from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.scores import POLICIES
 from vcsync.scheduling.slices import MAX_SLICES
 from vcsync.scheduling.snapshot import Health, InvalidHeadroom, SuperView, Taint, distributable
+from vcsync.tenancy.failure import PATIENCE, Patience
 
 KIND = "PoolSnapshot"
 VERSION = 2
@@ -172,6 +174,8 @@ class Snapshot(_Part, frozen=True, kw_only=True):
         taken_at: when it was taken, in RFC 3339.
         policy: the namespace scheduler's policy.
         default_slice: its slice for tenants without their own.
+        suspect_after_seconds: seconds without heartbeat after which the schedulers take a super cluster for suspect.
+        lost_after_seconds: the same for lost.
         super_clusters: in order of ids.
         tenants: in order of keys.
         namespaces: in order of keys.
@@ -182,9 +186,16 @@ class Snapshot(_Part, frozen=True, kw_only=True):
     taken_at: str = ""
     policy: str = "spread"
     default_slice: Amounts = {}
+    suspect_after_seconds: Annotated[int, Meta(ge=0)] = math.ceil(PATIENCE.suspect_after)
+    lost_after_seconds: Annotated[int, Meta(ge=0)] = math.ceil(PATIENCE.lost_after)
     super_clusters: tuple[SuperState, ...] = ()
     tenants: tuple[TenantState, ...] = ()
     namespaces: tuple[NamespaceState, ...] = ()
+
+    @property
+    def patience(self) -> Patience:
+        """The schedulers' limits of silence."""
+        return Patience(float(self.suspect_after_seconds), float(self.lost_after_seconds))
 
     def names(self) -> dict[str, str]:
         """Return the tenants' names by cluster key."""

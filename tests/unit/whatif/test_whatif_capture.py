@@ -3,12 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api.objects import SuperCluster, VirtualCluster
 from vcsync.api.specs import (
     STAY,
     Condition,
     Failover,
+    FailureRecord,
     SuperClusterSpec,
     SuperClusterStatus,
     VirtualClusterSpec,
@@ -50,6 +52,17 @@ def captured(supers=(), tenants=(), **options):
     found = capture(supers, tenants, (), now=NOW, policy="spread", default_slice={}, **options)
     assert read(write(found)) == found
     return found
+
+
+def test_the_limits_of_silence_are_those_that_the_schedulers_recorded():
+    record = FailureRecord(
+        state="Lost", since=time_text(NOW), suspect_after_seconds=20, lost_after_seconds=120
+    )
+    gone = super_cluster("r1", silent=130)
+    judged = captured([replace(gone, status=replace(gone.status, failure=record)), super_cluster("r2")])
+    assert (judged.suspect_after_seconds, judged.lost_after_seconds) == (20, 120)
+    plain = captured([gone, super_cluster("r2")])
+    assert (plain.suspect_after_seconds, plain.lost_after_seconds) == (75, 300)
 
 
 def test_policies_are_those_of_the_tenant_or_of_the_schedulers():

@@ -53,6 +53,16 @@ def test_slices_leave_where_the_policy_lets_them_whatever_time_it_takes(policy):
     assert (found.lost[0].leaving, found.lost[0].waves) == (1, 1)
 
 
+@pytest.mark.parametrize(("lost_after", "left"), [(120, 2), (300, 0)])
+def test_a_loss_has_lasted_since_the_limit_of_the_schedulers(lost_after, left):
+    """r2 has been out of touch for 400 seconds, and its slices may leave 200 seconds after it was lost."""
+    supers = (THREE[0], replace(THREE[1], health="Lost", out_of_touch_seconds=400), THREE[2])
+    policy = Failover(policy="MoveAfter", after_seconds=200)
+    tenants = (TenantState(key="k-acme", name="acme", failover=policy),)
+    found = pool(supers, namespace("shop", 3, r1=1, r2=2), tenants=tenants, lost_after_seconds=lost_after)
+    assert Core(found).leaving_now(("k-acme", "shop")) == ({"r2": 0} if left else {})
+
+
 def test_each_tenant_has_its_own_policy():
     tenants = (
         TenantState(key="k-acme", name="acme", failover=MOVE, own_failover=True),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from whatif_pools import super_cluster
 
-from vcsync.tenancy.failure import PATIENCE
+from vcsync.tenancy.failure import PATIENCE, Patience
 from vcsync.whatif.losses import lose, lost_for, nothing_moves
 
 GONE = int(PATIENCE.lost_after)
@@ -79,6 +79,15 @@ def test_the_time_of_a_loss_begins_when_it_counts_as_lost():
     [lost, long_ago] = pool(LOST, LOST_LONG)
     assert lost_for(lost) == 400 - PATIENCE.lost_after
     assert lost_for(long_ago) == lost_for(replace(lost, fenced=True)) == float("inf")
+
+
+@pytest.mark.parametrize("patience", [Patience(10, 60), Patience(75, 1800)])
+def test_the_limits_of_silence_are_those_of_the_schedulers(patience):
+    [gone, long_ago, *_] = lose(pool(READY, LOST, READY, READY), ("r1",), (), patience)
+    assert (gone.health, gone.out_of_touch_seconds) == ("Lost", int(patience.lost_after))
+    assert lost_for(gone, patience) == 0
+    assert lost_for(long_ago, patience) == 400 + 1
+    assert gone.reason == f"no heartbeat for {'60s' if patience.lost_after == 60 else '30m'}"
 
 
 @given(

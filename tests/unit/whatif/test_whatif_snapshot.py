@@ -39,6 +39,7 @@ def part(field, **fields):
         (changed(extra=1), "unknown field `extra`"),
         (changed(policy="best"), "policy: 'best' is not one of cheap, pack, spread"),
         (changed(tenants=[]), "namespaces k-acme/shop: tenant: k-acme is not in tenants"),
+        (changed(lostAfterSeconds=-1), "Expected `int` >= 0"),
         (part("superClusters", id="r2"), "superClusters: r2 occurs twice"),
         (part("superClusters", health="Well"), "superClusters r1: health: 'Well' is not one of"),
         (

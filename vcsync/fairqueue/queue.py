@@ -19,6 +19,8 @@ from vcsync.fairqueue.groups import Entry, Group, Place
 K = TypeVar("K", bound=Hashable)
 
 MAX_WEIGHT = 1000
+MOST_DEBT = 1000.0
+"""Largest number of items for which a group gives up its turns, so that it has one again after a bounded time."""
 _DEFAULT_WEIGHT = 1
 _NO_LIMIT = sys.maxsize
 _QUEUED, _DELAYED, _IN_PROCESS = Place.QUEUED, Place.DELAYED, Place.IN_PROCESS  # looked up once
@@ -40,6 +42,10 @@ class FairQueue(Generic[K]):
     Groups that have ready items and are under their limit take turns; in one turn a group pops up to
     `quantum * weight` items. Retries and delayed items pass through the same turns as first attempts.
     Within a group, priority items come first; otherwise the order is first in, first out.
+
+    Items may differ in cost. A group that was charged for an item (`charge`) gives up as many of its next items as that item
+    cost more than a usual one. Turns thus share the cost, and not the number of items. While no other group has a turn, a debt
+    delays nothing and is forgotten. It outlasts the group's last item, so that it cannot be avoided by having one item at a time.
 
     The life of an item: `add` or `add_after`, `pop`, then optionally `retry` (it failed) or `again` (handle it again
     later), then `done`. A `done` without `retry` is a success and ends the backoff of the item.
@@ -70,6 +76,7 @@ class FairQueue(Generic[K]):
         self._weights: dict[str, int] = {}
         self._limits: dict[str, int] = {}
         self._ceilings: dict[str, int] = {}
+        self._debts: dict[str, float] = {}  # items that a group has to give up
         self._usual_limit = _NO_LIMIT if limit is None else limit
         self._groups: dict[str, Group[K]] = {}
         # In the order of their turns; the first group has the current turn.
@@ -122,13 +129,14 @@ class FairQueue(Generic[K]):
         return group in self._ceilings
 
     def forget_group(self, group: str) -> None:
-        """Drop a group's queued and delayed items, its backoff, weight and limit.
+        """Drop a group's queued and delayed items, its backoff, weight, limit and debt.
 
         Its items in process finish normally and are not handled again, unless they are added again after this.
         """
         self._weights.pop(group, None)
         self._limits.pop(group, None)
         self._ceilings.pop(group, None)
+        self._debts.pop(group, None)
         state = self._groups.get(group)
         if state is None:
             return
@@ -210,15 +218,14 @@ class FairQueue(Generic[K]):
     def pop(self, *, now: float) -> tuple[str, K] | None:
         """Return the next item, which is in process from now on; None if none is ready.
 
-        This takes constant time, plus O(log delayed) for each item whose deadline has passed.
+        This takes constant time, plus O(log delayed) for each item whose deadline has passed, and O(1) for each turn that is
+        given up for a debt.
         """
         if self._deadlines.earliest <= now:
             self._release_due(now)
         if not self._active:
             return None
-        state = next(iter(self._active.values()))
-        if state.credit == 0:  # its turn begins
-            state.credit = self._quantum * self._weights.get(state.name, _DEFAULT_WEIGHT)
+        state = self._next_turn()
         entry = state.take()
         entry.place = _IN_PROCESS
         state.in_process += 1
@@ -230,6 +237,18 @@ class FairQueue(Generic[K]):
         elif state.credit == 0:
             self._active.move_to_end(state.name)
         return state.name, entry.item
+
+    def charge(self, group: str, item: K, items: float) -> None:
+        """Report, before `done()`, that an item in process costs as much as `items` usual ones besides itself.
+
+        This has no effect after `forget_group`. `ValueError` if the item is not in process or `items` is not a finite number
+        of zero or more.
+        """
+        if not 0 <= items < math.inf:
+            raise ValueError(f"items must be a finite number of 0 or more, not {items}")
+        entry = self._entry_in_process(group, item)
+        if items and not entry.dropped:
+            self._debts[group] = min(self._debts.get(group, 0.0) + items, MOST_DEBT)
 
     def retry(self, group: str, item: K, *, now: float) -> float:
         """Report, before `done()`, that an item in process failed. Return its backoff in seconds.
@@ -354,6 +373,43 @@ class FairQueue(Generic[K]):
             state.active = True
             self._active[state.name] = state
             self._notify()
+
+    def _next_turn(self) -> Group[K]:
+        """Return the group that pops the next item. Groups that owe items before it give up their turns."""
+        passed = 0
+        while True:
+            state = next(iter(self._active.values()))
+            if state.credit == 0:  # its turn begins
+                state.credit = self._turn_of(state.name)
+                self._pay(state)
+            if state.credit:
+                return state
+            self._active.move_to_end(state.name)
+            passed += 1
+            if passed % len(self._active) == 0:
+                self._forget_common_debt()
+
+    def _turn_of(self, name: str) -> int:
+        """Return the number of items of a group's turn."""
+        return self._quantum * self._weights.get(name, _DEFAULT_WEIGHT)
+
+    def _pay(self, state: Group[K]) -> None:
+        """Reduce the credit of a turn that begins by what the group owes."""
+        debt = self._debts.get(state.name)
+        if debt is None:
+            return
+        paid = min(state.credit, int(debt))
+        state.credit -= paid
+        if debt > paid:
+            self._debts[state.name] = debt - paid
+        else:
+            del self._debts[state.name]
+
+    def _forget_common_debt(self) -> None:
+        """Forget the turns that all groups would give up one after the other."""
+        rounds = min(int(self._debts.get(name, 0.0)) // self._turn_of(name) for name in self._active)
+        for name in self._active if rounds else ():
+            self._debts[name] -= rounds * self._turn_of(name)
 
     def _end_turns(self, state: Group[K]) -> None:
         # Unused credit is not kept: a group that returns gets no more than its share of a round.

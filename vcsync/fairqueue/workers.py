@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from vcsync.fairqueue.costs import Measured
 from vcsync.fairqueue.errors import LastError, LastErrors
 from vcsync.fairqueue.queue import FairQueue
 from vcsync.fairqueue.reconciles import Reconciles, Result, current
@@ -27,6 +28,8 @@ K = TypeVar("K", bound=Hashable)
 _MOST_LAST_ERRORS = 200
 PATIENCE_SECONDS = 1.0
 """Seconds after which a worker does not count any more, since its item waits for a server that does not answer."""
+ITEM_SECONDS = 0.001
+"""Seconds of the event loop that an item may take before its group is charged for more than one item."""
 _SILENT_SHARE = 8  # one group that does not answer has at most this fraction of the workers
 _ITEMS_BEFORE_YIELD = 8  # items after which a worker whose handler never suspends lets other tasks run
 
@@ -63,6 +66,8 @@ class WorkerPool(Generic[K]):
             the group was forgotten, so that there is no retry.
         patience: seconds after which a worker does not count any more.
         controller_of: returns the name of the controller that handles an item; None for the pool's name.
+        meter: seconds of a clock that goes on while this thread works. Each item's time by it is charged to its group, so that
+            groups share time and not turns. None: each item counts the same.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class WorkerPool(Generic[K]):
         on_error: Callable[[str, K, Exception, float], None] | None = None,
         patience: float = PATIENCE_SECONDS,
         controller_of: Callable[[K], str] | None = None,
+        meter: Callable[[], float] | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers of pool {name!r} must be at least 1, not {workers}")
@@ -87,6 +93,7 @@ class WorkerPool(Generic[K]):
         self._on_error = on_error
         self._patience = patience
         self._controller_of = controller_of
+        self._meter = meter
         self.reconciles = Reconciles(secrets.token_hex(3))
         self.timeline = Timeline(name)
         # Items whose workers count, and since when they are handled, oldest first.
@@ -247,7 +254,9 @@ class WorkerPool(Generic[K]):
         structlog.contextvars.bind_contextvars(reconcile=reconcile.id)
         result: Result = "error"
         try:
-            again = await marked(reconcile.controller, group, self._handle(group, item), item)
+            again = await self._measured(
+                group, item, marked(reconcile.controller, group, self._handle(group, item), item)
+            )
             if again is not None:
                 self._queue.again(group, item, again, now=self._clock())
             result = "success" if again is None else "requeue_after"
@@ -266,6 +275,16 @@ class WorkerPool(Generic[K]):
             self.reconciles.end(reconcile, result, self._clock() - began)
             self._end(group, item, began)
             self._settle(group, item)
+
+    async def _measured(self, group: str, item: K, work: Awaitable[float | None]) -> float | None:
+        """Await the handling of an item, and charge its group for the time that it takes of the event loop."""
+        if self._meter is None:
+            return await work
+        measured = Measured(work, self._meter)
+        try:
+            return await measured
+        finally:
+            self._queue.charge(group, item, max(0.0, measured.seconds / ITEM_SECONDS - 1))
 
     def _settle(self, group: str, item: K) -> None:
         """End the processing of an item. The worker takes what becomes ready by that itself, if it is only one item."""

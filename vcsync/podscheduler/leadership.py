@@ -284,7 +284,9 @@ class Leadership:
         self.registry = TenantRegistry(
             meta, names.ROLE_PODSCHEDULER, self._run_tenant, make_client=make_client
         )
-        self.work: WorkerPool[Key] = WorkerPool("podscheduler", self._handle, workers=settings.workers)
+        self.work: WorkerPool[Key] = WorkerPool(
+            "podscheduler", self._handle, workers=settings.workers, meter=time.thread_time
+        )
         self.tenants: dict[str, TenantSession] = {}
         self._by_name: dict[
             str, list[TenantSession]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.fairqueue import Backoff, FairQueue
+from vcsync.fairqueue.queue import MOST_DEBT
 
 NO_JITTER = Backoff(base=1.0, cap=60.0, jitter=0.0)
 
@@ -604,3 +605,121 @@ def test_groups_without_their_own_limit_have_the_default_limit():
 def test_a_default_limit_must_be_at_least_one(limit):
     with pytest.raises(ValueError, match="limit must be at least 1 item"):
         FairQueue(limit=limit)
+
+
+# Costs of items
+
+
+def served(queue, pops, costs):
+    """Pop items that stay queued, charge each by its group, and return the cost that each group caused."""
+    spent = Counter()
+    for _ in range(pops):
+        group, item = queue.pop(now=0.0)
+        spent[group] += costs[group]
+        queue.charge(group, item, costs[group] - 1)
+        queue.add(group, item, now=0.0)
+        queue.done(group, item, now=0.0)
+    return spent
+
+
+@given(
+    weights=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    costs=st.lists(st.integers(1, 40) | st.floats(1, 40), min_size=4, max_size=4),
+    rounds=st.integers(1, 100),
+)
+def test_groups_share_the_cost_of_their_items_by_weight(weights, costs, rounds):
+    """However much items cost, no group gets more than its share but for one item and one turn."""
+    queue = FairQueue()
+    named = {f"t{group}": cost for group, cost in zip(range(len(weights)), costs, strict=False)}
+    for (group, _), weight in zip(named.items(), weights, strict=True):
+        queue.set_weight(group, weight)
+        for n in range(10):
+            queue.add(group, n, now=0.0)
+    spent = served(queue, 20 * rounds, named)
+    per_weight = {group: spent[group] / weight for group, weight in zip(named, weights, strict=True)}
+    for group, weight in zip(named, weights, strict=True):
+        allowance = (
+            (named[group] + 1) / weight
+            + 2
+            + max((cost + 1) / other for cost, other in zip(named.values(), weights, strict=True))
+        )
+        assert per_weight[group] <= min(per_weight.values()) + allowance
+
+
+def test_an_expensive_item_costs_its_group_turns_and_delays_others_by_none():
+    queue = FairQueue()
+    for n in range(40):
+        queue.add("cheap", n, now=0.0)
+        queue.add("dear", n, now=0.0)
+    order = ""
+    for _ in range(24):
+        group, item = queue.pop(now=0.0)
+        order += group[0]
+        queue.charge(group, item, 9.0 if group == "dear" else 0.0)
+        queue.done(group, item, now=0.0)
+    assert order == "cd" + "c" * 10 + "d" + "c" * 10 + "d"
+
+
+def test_a_debt_outlasts_the_last_item_of_a_group():
+    queue = FairQueue()
+    queue.add("dear", 0, now=0.0)
+    queue.pop(now=0.0)
+    queue.charge("dear", 0, 5.0)
+    queue.done("dear", 0, now=0.0)
+    for n in range(9):
+        queue.add("dear", n, now=0.0)
+        queue.add("cheap", n, now=0.0)
+    assert "".join(queue.pop(now=0.0)[0][0] for _ in range(8)) == "cccccdcd"
+
+
+def test_without_others_a_debt_delays_nothing_and_is_forgotten():
+    queue = FairQueue()
+    for n in range(9):
+        queue.add("dear", n, now=0.0)
+    for n in range(3):
+        assert queue.pop(now=0.0) == ("dear", n)
+        queue.charge("dear", n, 500.0)
+        queue.done("dear", n, now=0.0)
+    assert queue.pop(now=0.0) == ("dear", 3)
+    queue.add("cheap", 0, now=0.0)
+    queue.add("cheap", 1, now=0.0)
+    assert [queue.pop(now=0.0)[0] for _ in range(3)] == ["dear", "cheap", "dear"]
+
+
+def test_a_debt_is_bounded():
+    queue = FairQueue()
+    queue.add("dear", 0, now=0.0)
+    queue.pop(now=0.0)
+    queue.charge("dear", 0, 1e12)
+    queue.done("dear", 0, now=0.0)
+    queue.add("dear", 0, now=0.0)
+    for n in range(2 * int(MOST_DEBT)):
+        queue.add("cheap", n, now=0.0)
+    pops = 0
+    while queue.pop(now=0.0)[0] == "cheap":
+        pops += 1
+    assert pops == MOST_DEBT
+
+
+def test_a_group_that_is_forgotten_owes_nothing():
+    queue = FairQueue()
+    queue.add("dear", 0, now=0.0)
+    queue.pop(now=0.0)
+    queue.charge("dear", 0, 5.0)
+    queue.forget_group("dear")
+    queue.charge("dear", 0, 5.0)
+    queue.done("dear", 0, now=0.0)
+    queue.add("dear", 1, now=0.0)
+    queue.add("cheap", 1, now=0.0)
+    assert queue.pop(now=0.0) == ("dear", 1)
+
+
+@pytest.mark.parametrize("items", [-1.0, math.inf, math.nan])
+def test_a_charge_is_a_number(items):
+    queue = FairQueue()
+    queue.add("a", 0, now=0.0)
+    with pytest.raises(ValueError, match="not in process"):
+        queue.charge("a", 0, 1.0)
+    queue.pop(now=0.0)
+    with pytest.raises(ValueError, match="items must be a finite number"):
+        queue.charge("a", 0, items)

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import math
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vcsync.fairqueue import Backoff, FairQueue, HandlerCancelledError, WorkerPool
+from vcsync.fairqueue.workers import ITEM_SECONDS
 
 
 def pool_of(handle, **options):
@@ -839,3 +841,59 @@ def test_no_surplus_workers_remain_when_hanging_items_end(in_virtual_time):
             assert not pool_tasks()
 
     in_virtual_time(scenario())
+
+
+# The time that handlers take
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_group_is_charged_for_the_time_of_the_loop_that_its_items_take(in_virtual_time, fails):
+    """An item of `dear` occupies the loop for ten times as long as one of `cheap`. Waiting costs nothing."""
+    worked = 0.0
+    order = []
+
+    async def handle(group, _item):
+        nonlocal worked
+        order.append(group)
+        worked += ITEM_SECONDS * (5 if group == "dear" else 0.5)
+        await asyncio.sleep(30.0 if group == "cheap" else 0.0)
+        worked += ITEM_SECONDS * (5 if group == "dear" else 0.5)
+        if fails and len(order) < 40:
+            raise ValueError("failed")
+
+    async def scenario():
+        pool = pool_of(handle, workers=1, meter=lambda: worked, patience=1e9)
+        for n in range(20):
+            pool.add("cheap", n)
+            pool.add("dear", n)
+        async with running(pool):
+            await settled(pool)
+
+    in_virtual_time(scenario())
+    assert Counter(order[:12]) == {"cheap": 10, "dear": 2} or Counter(order[:12]) == {"cheap": 11, "dear": 1}
+
+
+def test_a_measured_handler_can_be_cancelled_and_sees_what_it_awaits(in_virtual_time):
+    seen = []
+
+    async def handle(_group, item):
+        try:
+            seen.append(await asyncio.sleep(1.0, "value"))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await asyncio.sleep(10.0)
+            seen.append("timeout")
+            await asyncio.sleep(1000.0)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def scenario():
+        pool = pool_of(handle, meter=lambda: 0.0)
+        pool.add("a", 1)
+        async with running(pool):
+            await asyncio.sleep(5.0)
+        assert pool.queue.depth("a") == 1
+
+    in_virtual_time(scenario())
+    assert seen == ["value", "timeout", "cancelled"]

@@ -1,6 +1,6 @@
 """Writes the plan for a namespace, in an order in which it can be interrupted after any write."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vcsync.api import names
@@ -68,11 +68,24 @@ class TenantControlPlane(Protocol):
         """Record an Event about a Namespace."""
 
 
-async def commit(inputs: Inputs, plan: Plan, ledger: Ledger, tenant: TenantControlPlane) -> None:
+async def commit(
+    inputs: Inputs,
+    plan: Plan,
+    ledger: Ledger,
+    tenant: TenantControlPlane | None,
+    written: Callable[[], None] = lambda: None,
+) -> None:
     """Write the differences: the ledger entry with its finalizers, then its status, then the tenant's mirror.
 
     A super cluster gets its drain finalizer before it gets slices. So its syncer removes all objects before the entry
     can be removed. A write fails if the entry has changed since it was read.
+
+    Args:
+        inputs: the inputs of the decision.
+        plan: the decision.
+        ledger: the ledger.
+        tenant: the tenant's control plane; None if it is not connected, so that it has to confirm nothing.
+        written: called when the entry is as decided, before the tenant's mirror is.
 
     Raises:
         KubeError: a write failed. Earlier writes remain; the namespace must be reconciled again.
@@ -80,12 +93,13 @@ async def commit(inputs: Inputs, plan: Plan, ledger: Ledger, tenant: TenantContr
         Braked: too many placements would be removed.
         WrongControlPlane: the control plane is not the tenant's.
     """
-    if await _permitted(inputs, plan, tenant):
-        if plan.delete:
-            await _delete(inputs, ledger)
-        else:
-            await _write_entry(inputs, plan, ledger)
-    if plan.placements is not None and inputs.namespace is not None:
+    permitted = tenant is None or await _permitted(inputs, plan, tenant)
+    if permitted and plan.delete:
+        await _delete(inputs, ledger)
+    elif permitted:
+        await _write_entry(inputs, plan, ledger)
+    written()
+    if permitted and tenant is not None and plan.placements is not None and inputs.namespace is not None:
         patch = mirror_patch(inputs.namespace, plan.placements, plan.assumed)
         if patch is not None:
             await tenant.patch_namespace(inputs.namespace.name, patch)

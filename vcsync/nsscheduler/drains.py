@@ -27,24 +27,21 @@ class Drains:
     Args:
         pool: the pool.
         ledger: the slices of all namespaces.
-        connected: returns whether decisions about a tenant can be made, by its cluster key.
         add: enqueues a namespace.
         chance: the source of the order.
         clock: monotonic seconds.
     """
 
-    def __init__(  # noqa: PLR0917 - parts, each of its own type
+    def __init__(
         self,
         pool: Pool,
         ledger: Ledger,
-        connected: Callable[[str], bool],
         add: Callable[[Key], None],
         chance: Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool = pool
         self._ledger = ledger
-        self._connected = connected
         self._add = add
         self._chance = chance
         self._clock = clock
@@ -79,7 +76,7 @@ class Drains:
             # Nobody clears a lost super cluster.
             clearing = self._ledger.clearing_on(view.id) if view.health is not Health.LOST else []
             standing = Standing(self._ledger.on(view.id), clearing)
-            wave = self.waves.release(view.id, standing, self._connected, self._clock(), self._chance)
+            wave = self.waves.release(view.id, standing, self._clock(), self._chance)
             found += wave
             if wave:
                 _log.info("namespaces leave a super cluster", super_cluster=view.id, namespaces=len(wave))

@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -46,6 +47,7 @@ from vcsync.nsscheduler.reconcile import (
     NO_QUOTA,
     Inputs,
     Plan,
+    obey,
     reconcile,
 )
 from vcsync.nsscheduler.roots import remove_orphaned_root, remove_record, remove_root
@@ -82,6 +84,8 @@ _MOST_OUTCOMES = 20_000  # namespaces whose last decision is remembered
 _LEADERLESS_SECONDS = 60.0
 """Namespaces created up to this long before the term count as new, since there may have been no leader."""
 _USUALLY_WITHOUT_QUOTA = EMPTY_NAMESPACES | {"kube-system", "default"}
+_CONNECT_SECONDS = 10.0
+"""Seconds from the beginning of a term in which orders wait for the sessions with their tenants, whose own input counts then."""
 _VIRTUAL_CLUSTER = ""  # the work item for the VirtualCluster itself
 REMAINS = ".remains"
 """The work item for virtual nodes that removed super clusters have left in a tenant."""
@@ -147,6 +151,8 @@ class Leadership:
         self.waiting: dict[Key, None] = {}
         self.outcomes: OrderedDict[Key, Plan] = OrderedDict()
         self.decisions: dict[str, int] = {}
+        self._owners: dict[str, VirtualCluster] = {}
+        self._sessions_due = 0.0
         self._assumed: set[Key] = set()
         # Namespaces whose last write was not answered. The write counts as done until the ledger has been read.
         self._unanswered: set[Key] = set()
@@ -167,7 +173,6 @@ class Leadership:
         self.drains = Drains(
             self.pool,
             self.ledger,
-            lambda tenant: tenant in self.tenants,
             lambda key: self.work.add(*key),
             Random(),  # noqa: S311 - an order, not a secret
         )
@@ -207,6 +212,7 @@ class Leadership:
             _log.info(
                 "namespace scheduler began", placements=len(self.ledger), super_clusters=len(self.pool.views)
             )
+            self._sessions_due = time.monotonic() + _CONNECT_SECONDS
             tasks.create_task(self.waves.run(), name="waves")
             tasks.create_task(self.drains.run(), name="drains")
             tasks.create_task(self.transfers.run(), name="transfers")
@@ -326,16 +332,23 @@ class Leadership:
             self.work.add(tenant, placement.name)
 
     def _virtual_cluster_changed(self, change: Change) -> None:
-        """Enqueue all items of a deleted VirtualCluster, whether its tenant can be reached or not."""
+        """Enqueue all items of a VirtualCluster that goes or has other settings, whether its tenant can be reached or not."""
         self.absence.virtual_cluster_changed(change)
-        if change.new is not None and not change.new.deleting:
-            return
         try:
-            key = cluster_key(VirtualCluster.from_envelope(subject_of(change)))
+            found = VirtualCluster.from_envelope(subject_of(change))
+            key = cluster_key(found)
         except ValueError:  # it never was a tenant
             return
-        self._add_all(key)
-        self.work.add(key, _VIRTUAL_CLUSTER)
+        known = self._owners.get(key)
+        if change.new is None or change.new.deleting:
+            if known is not None and known.uid == found.uid:
+                del self._owners[key]
+            self._add_all(key)
+            self.work.add(key, _VIRTUAL_CLUSTER)
+        elif known is None or known.uid == found.uid:
+            self._owners[key] = found
+            if change.old is None or change.old.spec != change.new.spec:
+                self._add_all(key)
 
     def _placement_changed(self, change: Change) -> None:
         placement = subject_of(change)
@@ -367,11 +380,9 @@ class Leadership:
             self._pool_changed()
 
     def _failover_of(self, tenant: str) -> Failover | None:
-        """Return the policy of a tenant for lost super clusters; None while the tenant has no session."""
-        session = self.tenants.get(tenant)
-        if session is None:
-            return None
-        return session.handle.virtual_cluster.spec.failover or self._settings.failover
+        """Return the policy of a tenant for lost super clusters; None if it has no VirtualCluster."""
+        owner = self._owners.get(tenant)
+        return None if owner is None else owner.spec.failover or self._settings.failover
 
     def _fail_back_of(self, tenant: str) -> FailBack | None:
         """Return the policy of a tenant for the way back; None while it has no session, or is suspended."""
@@ -387,7 +398,9 @@ class Leadership:
             KubeError: the tenant's Pods or claims cannot be read.
         """
         session, entry = self.tenants.get(key[0]), self.ledger.get(key)
-        if session is None or entry is None:
+        if session is None:
+            raise Unreachable("its control plane is not connected", endpoint=key[0])
+        if entry is None:
             return 0
         return await stateful_slices(session.handle.client, key[1], super_id, entry.size)
 
@@ -453,39 +466,64 @@ class Leadership:
                 return await self._drop(placement)
             self.absence.tenant_exists(tenant)
         session = self.tenants.get(tenant)
-        if session is None:  # the namespace is enqueued when the tenant is connected
+        if session is None:
+            return await self._obey(placement)
+        inputs = await self._inputs(session.handle.virtual_cluster, placement, (tenant, namespace))
+        inputs = replace(
+            inputs, namespace=session.namespaces.cache.get("", namespace), hards=session.hards(namespace)
+        )
+        again = await self._decide(inputs, reconcile(inputs), session)
+        return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again
+
+    async def _obey(self, placement: NamespacePlacement | None) -> float | None:
+        """Carry out the operator's orders about a tenant that is not connected. Its own input and its mirror wait for it."""
+        if placement is None:  # the namespace is enqueued when the tenant is connected
             return None
-        inputs = Inputs(
-            (tenant, namespace),
-            session.handle.virtual_cluster,
-            session.namespaces.cache.get("", namespace),
-            session.hards(namespace),
+        owner = self._owners.get(placement.namespace)
+        if owner is None or owner.uid != placement.spec.virtual_cluster.uid:
+            return None
+        early = self._sessions_due - time.monotonic()
+        if early > 0 and not owner.spec.suspended:
+            return early
+        inputs = await self._inputs(owner, placement, (placement.namespace, placement.name))
+        return await self._decide(inputs, obey(inputs), None)
+
+    async def _inputs(self, owner: VirtualCluster, placement: NamespacePlacement | None, key: Key) -> Inputs:
+        """Return the inputs of a decision that do not come from the tenant."""
+        return Inputs(
+            key,
+            owner,
+            None,
+            (),
             placement,
-            await self._views(tenant, namespace),
+            await self._views(*key),
             self.ledger,
             self._default_size,
             self._settings.policy,
             _now(),
-            self.waves.departures.leaving((tenant, namespace)),
-            transfers=self.transfers.of((tenant, namespace)),
-            held=self.drains.waves.held((tenant, namespace)),
+            self.waves.departures.leaving(key),
+            transfers=self.transfers.of(key),
+            held=self.drains.waves.held(key),
         )
-        again = await self._decide(inputs, session)
-        return _BRAKED_SECONDS if again is None and self.limiter.is_braked(tenant, SLICED) else again
 
-    async def _decide(self, inputs: Inputs, session: TenantSession) -> float | None:
-        """Decide, count the decision, and write it. A decision that was certainly not written is not counted any more.
+    async def _decide(self, inputs: Inputs, plan: Plan, session: TenantSession | None) -> float | None:
+        """Count a decision, and write it. A decision that was certainly not written is not counted any more.
+
+        Args:
+            inputs: the inputs of the decision.
+            plan: the decision.
+            session: the session with the tenant; None if it is not connected.
 
         Returns:
             Seconds until the next attempt if an operator has to release the decision; None otherwise.
         """
         key = inputs.key
-        plan = reconcile(inputs)
         self._assumed.add(key)
         try:
             if plan.decision is not None:
                 self.ledger.put(key, Entry(plan.size, plan.decision.placements, plan.clearing))
-            await commit(inputs, plan, self._writes, session.control_plane)
+            tenant = None if session is None else session.control_plane
+            await commit(inputs, plan, self._writes, tenant, partial(self._note_written, inputs, plan))
         except (Braked, WrongControlPlane) as error:
             plan.reason, plan.message, plan.event = BRAKED, str(error), None
             if inputs.placement is not None:
@@ -493,7 +531,7 @@ class Leadership:
             self._remember(inputs, plan)
             return _BRAKED_SECONDS
         except Unauthorized as error:
-            if error.endpoint == session.handle.client.name:
+            if session is not None and error.endpoint == session.handle.client.name:
                 session.handle.refused()
             raise
         except (ServerError, Unreachable) as error:
@@ -505,14 +543,18 @@ class Leadership:
             self._assumed.discard(key)
             if key not in self._unanswered:
                 self._count(key)
-        self.drains.waves.note_decided(key, inputs.held)
-        self.transfers.note_decided(key, inputs.transfers, plan.message)
         self._note(inputs, plan)
-        if not plan.confirm:
-            session.withdrawal.settled(key[1])
         self._remember(inputs, plan)
-        self._emit(inputs, plan, session)
+        if session is not None:
+            if not plan.confirm:
+                session.withdrawal.settled(key[1])
+            self._emit(inputs, plan, session)
         return None
+
+    def _note_written(self, inputs: Inputs, plan: Plan) -> None:
+        """Note that the ledger is as decided. The waves do not wait for the mirror, which the tenant may refuse."""
+        self.drains.waves.note_decided(inputs.key, inputs.held)
+        self.transfers.note_decided(inputs.key, inputs.transfers, plan.message)
 
     def _note(self, inputs: Inputs, plan: Plan) -> None:
         """Record the decision in the timeline of the tenant's Namespace."""

@@ -11,17 +11,17 @@ from vcsync.api.conditions import condition_of, set_condition
 from vcsync.api.fields import Quantity
 from vcsync.api.objects import NamespacePlacement, VirtualCluster
 from vcsync.api.specs import (
-    Explanation,
     NamespacePlacementSpec,
     NamespacePlacementStatus,
     VirtualClusterRef,
 )
 from vcsync.kube.events import EventType
 from vcsync.nsscheduler.away import slices_away
+from vcsync.nsscheduler.decision_texts import explain, message_of, moved, refused
 from vcsync.objects.envelope import Envelope
 from vcsync.scheduling.ledger import Ledger
 from vcsync.scheduling.objects import slice_objects
-from vcsync.scheduling.place import Decision, SliceRequest, SuperExplanation, Transfer, place_slices
+from vcsync.scheduling.place import Decision, SliceRequest, Transfer, place_slices
 from vcsync.scheduling.pool_pods import cap_limits, is_whole, pods_of_pool, whole_pool
 from vcsync.scheduling.resources import Resources, from_quantities, subtract, times, to_quantities
 from vcsync.scheduling.slices import (
@@ -40,8 +40,8 @@ from vcsync.scheduling.slices import (
     whole_pods,
 )
 from vcsync.scheduling.snapshot import SuperView
-from vcsync.tenancy.distribution import entry_of, is_clearing
-from vcsync.tenancy.suspension import TENANT_SUSPENDED
+from vcsync.tenancy.distribution import entry_of
+from vcsync.tenancy.suspension import TENANT_SUSPENDED, is_suspended
 
 PLACED = "Placed"
 """Type of the condition on a NamespacePlacement."""
@@ -63,7 +63,6 @@ _DEFAULT_AMOUNTS = from_quantities(DEFAULT_SLICE)
 """Amounts of objects for slices in which the operator names none."""
 EMPTY_NAMESPACES = frozenset({"kube-node-lease", "kube-public", names.SYSTEM_NAMESPACE})
 """Namespaces that every control plane has, and in which nothing runs."""
-_LONGEST_REASON = 1024  # characters of an explanation's reason
 _LONGEST_MESSAGE = 4096  # characters of a condition's message
 
 
@@ -121,6 +120,7 @@ class Plan(Struct):
         slices: number of slices.
         decision: the placement of the slices.
         clearing: super cluster -> amounts that it has not freed yet.
+        kept: whether the slices are those that were there, but for the operator's orders.
     """
 
     reason: str = ""
@@ -138,11 +138,12 @@ class Plan(Struct):
     slices: int = 0
     decision: Decision | None = None
     clearing: dict[str, Resources] = {}
+    kept: bool = False
 
     @property
     def waiting(self) -> bool:
         """Whether some slices wait, so that any change of the pool may help."""
-        return self.status is not None and self.status.waiting > 0
+        return self.status is not None and self.status.waiting > 0 and not self.kept
 
 
 Step = Callable[[Inputs, Plan], bool]
@@ -150,9 +151,29 @@ Step = Callable[[Inputs, Plan], bool]
 
 
 def reconcile(inputs: Inputs) -> Plan:
-    """Decide on a namespace."""
+    """Decide on a namespace.
+
+    What the tenant has to confirm waits for the operator's orders, since the tenant may confirm nothing.
+    """
+    plan = _run(STEPS, inputs)
+    if plan.confirm and inputs.placement is not None:
+        ordered = obey(inputs)
+        if ordered.status is not None and ordered.status.placements != inputs.placement.status.placements:
+            return ordered
+    return plan
+
+
+def obey(inputs: Inputs) -> Plan:
+    """Decide what the operator's orders make of the present slices, regardless of anything that the tenant says.
+
+    Drains, caps, suspension, pins and lost super clusters take slices away or move them. Nothing adds any.
+    """
+    return _run(ORDERS, inputs)
+
+
+def _run(steps: Iterable[Step], inputs: Inputs) -> Plan:
     plan = Plan()
-    for step in STEPS:
+    for step in steps:
         if step(inputs, plan):
             break
     return plan
@@ -181,6 +202,10 @@ def namespace_terminating(inputs: Inputs, plan: Plan) -> bool:
     if inputs.namespace is None or not inputs.namespace.deleting:
         return False
     plan.reason, plan.message = TERMINATING, "the namespace is being deleted"
+    if inputs.placement is None or inputs.placement.deleting:
+        return True
+    keep(inputs, plan)
+    plan.event = None  # the namespace takes none any more
     return True
 
 
@@ -201,10 +226,15 @@ def entry_draining(inputs: Inputs, plan: Plan) -> bool:
 
 
 def suspend(inputs: Inputs, plan: Plan) -> bool:
-    """Take all slices away from a suspended tenant, pinned ones too, whatever its quotas and annotations say."""
+    """Take all slices away from a suspended tenant, pinned ones too, whatever it says about its namespace.
+
+    Later steps remove the entry of a namespace that is gone.
+    """
+    placement = inputs.placement
     if not inputs.virtual_cluster.spec.suspended:
         return False
-    placement = inputs.placement
+    if placement is not None and (placement.deleting or (_is_gone(inputs) and is_suspended(placement))):
+        return False
     plan.reason, plan.message, plan.placements = SUSPENDED, TENANT_SUSPENDED, {}
     if placement is None:
         return True
@@ -214,6 +244,12 @@ def suspend(inputs: Inputs, plan: Plan) -> bool:
     if placed is None or placed.reason != SUSPENDED:
         plan.event = ("Warning", SUSPENDED, plan.message)
     return True
+
+
+def _is_gone(inputs: Inputs) -> bool:
+    """Return whether the namespace of the entry does not exist, as far as it is known."""
+    found, placement = inputs.namespace, inputs.placement
+    return found is None or (placement is not None and placement.spec.namespace_uid != found.uid)
 
 
 def default_quota(owner: VirtualCluster, namespace: Envelope) -> Mapping[str, str]:
@@ -401,8 +437,8 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
     assert inputs.namespace is not None  # noqa: S101 - earlier steps checked both
     assert plan.decision is not None  # noqa: S101
     decision, placement, owner = plan.decision, inputs.placement, inputs.virtual_cluster
-    plan.reason = FAILED if decision.waiting else SCHEDULED
-    plan.message = _message(decision)[:_LONGEST_MESSAGE]
+    plan.reason = _outcome(decision)
+    plan.message = message_of(decision)[:_LONGEST_MESSAGE]
     plan.placements = decision.placements
     plan.spec = NamespacePlacementSpec(
         virtual_cluster=VirtualClusterRef(namespace=owner.namespace, name=owner.name, uid=owner.uid),
@@ -420,14 +456,14 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
     away = slices_away(old, decision.placements, inputs.leaving, inputs.views)
     placed = condition_of(old.conditions, PLACED)
     kept = tuple(condition for condition in old.conditions if condition.type != BRAKED)
-    explanation = _explain(decision)
+    explanation = explain(decision)
     if (
         placed is not None
         and kept == old.conditions
         and (old.placements, old.waiting, placed.reason)
         == (decision.placements, decision.waiting, plan.reason)
         and (old.slice_size, old.clearing, old.away) == (plan.spec.slice_size, clearing, away)
-        and _refusals(old.explanation) == _refusals(explanation)
+        and refused(old.explanation) == refused(explanation)
     ):
         # Only free amounts and scores differ, which change all the time.
         plan.status = old
@@ -450,7 +486,9 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         ),
     )
     if placed is None or (old.placements, old.waiting) != (decision.placements, decision.waiting):
-        message = (_message(decision, public=True) + _moved(inputs, old, decision))[:_LONGEST_MESSAGE]
+        message = (message_of(decision, public=True) + moved(old.placements, decision, inputs.leaving))[
+            :_LONGEST_MESSAGE
+        ]
         plan.event = ("Warning" if decision.waiting else "Normal", plan.reason, message)
     return True
 
@@ -477,91 +515,94 @@ def _still_to_clear(
     return {super_id: left[super_id] for super_id in sorted(left) if left[super_id]}
 
 
-def _message(decision: Decision, *, public: bool = False) -> str:
-    placed = ", ".join(f"{super_id}: {slices}" for super_id, slices in decision.placements.items()) or "none"
-    total = sum(decision.placements.values()) + decision.waiting
-    if not decision.waiting:
-        return f"{total} slices placed ({placed})"
-    return f"{decision.waiting} of {total} slices wait: {decision.reasons(public=public)}; placed: {placed}"
-
-
-def _moved(inputs: Inputs, old: NamespacePlacementStatus, decision: Decision) -> str:
-    """Return which slices have left lost super clusters, as the end of a message."""
-    moved = {
-        super_id: slices - decision.placements.get(super_id, 0)
-        for super_id, slices in sorted(old.placements.items())
-        if super_id in inputs.leaving and slices > decision.placements.get(super_id, 0)
-    }
-    return "".join(f"; {slices} moved from {super_id}, which is lost" for super_id, slices in moved.items())
-
-
-def _explain(decision: Decision) -> tuple[Explanation, ...]:
-    return tuple(
-        [
-            Explanation(
-                super_cluster=entry.super_id,
-                slices=entry.slices,
-                refused_by=tuple([refusal.filter for refusal in (*decision.refusals, *entry.refusals)]),
-                score=entry.score,
-                reason=_reason(entry, decision),
-            )
-            for entry in decision.explanation
-        ]
-    )
-
-
-def _reason(entry: SuperExplanation, decision: Decision) -> str:
-    parts = []
-    if entry.slices:
-        parts.append(f"{entry.slices} slices, {entry.kept} of them as before")
-    parts += [refusal.message for refusal in (*decision.refusals, *entry.refusals)]
-    return "; ".join(parts)[:_LONGEST_REASON]
-
-
-def _refusals(explanation: tuple[Explanation, ...]) -> dict[str, tuple[str, ...]]:
-    return {entry.super_cluster: entry.refused_by for entry in explanation}
-
-
 def _quantities(resources: Resources) -> dict[str, Quantity]:
     return {name: Quantity(text) for name, text in to_quantities(resources).items()}
 
 
-def _refuse(inputs: Inputs, plan: Plan, reason: str, message: str) -> None:
-    """Keep the present placement, and report why."""
+def keep(inputs: Inputs, plan: Plan) -> bool:
+    """Keep the present slices, but for what the operator orders. Their number and their size depend on no input of the tenant.
+
+    An earlier step may have said why; otherwise the reason is that of the decision.
+    """
     placement = inputs.placement
-    plan.reason, plan.message = reason, message[:_LONGEST_MESSAGE]
-    plan.placements = {} if placement is None else placement.status.placements
-    if placement is not None:
-        conditions = set_condition(
-            placement.status.conditions,
+    if placement is None:
+        return True
+    old, entry = placement.status, entry_of(placement)
+    plan.kept, plan.size, plan.slices = True, entry.size, sum(entry.placements.values())
+    place(inputs, plan)
+    assert plan.decision is not None  # noqa: S101 - the step has made it
+    decision = replace(plan.decision, waiting=old.waiting + plan.decision.waiting)
+    moves = decision.placements != old.placements
+    plan.placements, plan.spec = decision.placements, placement.spec
+    plan.clearing = _still_to_clear(placement, plan.size, decision.placements)
+    plan.status = replace(
+        old,
+        placements=decision.placements,
+        clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
+        away=slices_away(old, decision.placements, inputs.leaving, inputs.views),
+        waiting=decision.waiting,
+        explanation=explain(decision) if moves else old.explanation,
+    )
+    if not moves:
+        return True
+    text = message_of(decision, public=True) + moved(old.placements, decision, inputs.leaving)
+    plan.event = ("Warning" if decision.waiting else "Normal", _outcome(decision), text[:_LONGEST_MESSAGE])
+    if not plan.reason:
+        plan.reason, plan.message = _outcome(decision), message_of(decision)[:_LONGEST_MESSAGE]
+    _tell(inputs, plan, plan.status, placed=not decision.waiting)
+    return True
+
+
+def _outcome(decision: Decision) -> str:
+    return FAILED if decision.waiting else SCHEDULED
+
+
+def _tell(inputs: Inputs, plan: Plan, status: NamespacePlacementStatus, *, placed: bool) -> None:
+    """Write the reason of a decision to the condition of the entry."""
+    plan.status = replace(
+        status,
+        conditions=set_condition(
+            status.conditions,
             PLACED,
-            status=False,
-            reason=reason,
+            status=placed,
+            reason=plan.reason,
             message=plan.message,
             now=inputs.now,
-            observed_generation=placement.generation,
-        )
-        # The status may name amounts that have been freed since.
-        status = placement.status
-        clearing = {each: held for each, held in status.clearing.items() if is_clearing(placement, each)}
-        plan.spec, plan.status = placement.spec, replace(status, clearing=clearing, conditions=conditions)
+            observed_generation=0 if inputs.placement is None else inputs.placement.generation,
+        ),
+    )
+
+
+def _refuse(inputs: Inputs, plan: Plan, reason: str, message: str) -> None:
+    """Keep the present placement, but for what the operator orders, and report why."""
+    placement = inputs.placement
+    plan.reason, plan.message = reason, message[:_LONGEST_MESSAGE]
+    plan.placements = {}
+    keep(inputs, plan)
+    text = plan.message if plan.event is None else f"{plan.message}; {plan.event[2]}"[:_LONGEST_MESSAGE]
+    if placement is not None and plan.status is not None:
+        _tell(inputs, plan, plan.status, placed=False)
         placed = condition_of(placement.status.conditions, PLACED)
-        if placed is not None and (placed.reason, placed.message) == (reason, plan.message):
+        known = placed is not None and (placed.reason, placed.message) == (reason, plan.message)
+        if known and plan.event is None:
             return
-    plan.event = ("Warning", reason, plan.message)
+    plan.event = ("Warning", reason, text)
 
 
 STEPS: tuple[Step, ...] = (
+    suspend,
     namespace_gone,
     namespace_terminating,
     entry_draining,
-    suspend,
     compute_quota,
     compute_slices,
     place,
     write_entry,
 )
 """The steps in their order. Each may skip the remaining ones."""
+
+ORDERS: tuple[Step, ...] = (suspend, entry_draining, keep)
+"""The steps without those that read what the tenant says."""
 
 
 def finalizers_for(placement: NamespacePlacement | None, status: NamespacePlacementStatus) -> tuple[str, ...]:

@@ -343,6 +343,10 @@ class TenantPods:
         if pod.returned:
             self.accounting.let_go(key)  # its room elsewhere is free for itself now
         verdict = self.accounting.decide(pod, self._views(), self._clock())
+        if isinstance(verdict, Assign) and self._suspended() and not pod.needs.node:
+            # The namespace scheduler takes the slices away, and may not have done so yet. A decision that was made stays.
+            decision = None if pod.label or pod.annotation else verdict.decision
+            verdict = None if decision is None else Wait(decision, (SUSPENDED,))
         try:
             if isinstance(verdict, Assign):
                 return await self._assign(pod, verdict)

@@ -1,6 +1,6 @@
 """Waves in which namespaces leave super clusters that drain: which may go next, and which have to wait. Pure."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 
 from msgspec import Struct
@@ -39,9 +39,7 @@ class DrainWaves:
         self._released = {super_id: self._released.get(super_id, {}) for super_id in draining}
         self._decided = {super_id: self._decided.get(super_id, set()) for super_id in draining}
 
-    def release(
-        self, super_id: str, standing: Standing, connected: Callable[[str], bool], now: float, chance: Random
-    ) -> list[Key]:
+    def release(self, super_id: str, standing: Standing, now: float, chance: Random) -> list[Key]:
         """Return the namespaces that may leave a super cluster from now on, in random order.
 
         A namespace is under way from its release until it has been cleared, or has been decided and keeps its slices since no
@@ -50,7 +48,6 @@ class DrainWaves:
         Args:
             super_id: a super cluster that drains.
             standing: what is there.
-            connected: returns whether decisions about a tenant can be made, by its cluster key.
             now: monotonic seconds.
             chance: the source of the order.
         """
@@ -63,8 +60,7 @@ class DrainWaves:
         under_way = {
             key: 0 for key, at in released.items() if now - at < UNDER_WAY_SECONDS and key not in decided
         }
-        due = [key for key in sliced - released.keys() if connected(key[0])]
-        wave = next_wave(dict.fromkeys(there, 1), under_way, (), due, chance)
+        wave = next_wave(dict.fromkeys(there, 1), under_way, (), sliced - released.keys(), chance)
         self._released[super_id] = released | dict.fromkeys(wave, now)
         self._decided[super_id] = decided
         return wave

@@ -22,10 +22,7 @@ class World:
         self.views = pool.views
         self.ledger = Ledger()
         self.added: list[tuple[str, str]] = []
-        self.connected = {"acme"}
-        self.drains = Drains(
-            pool, self.ledger, self.connected.__contains__, self.added.append, Random(7), lambda: 0.0
-        )
+        self.drains = Drains(pool, self.ledger, self.added.append, Random(7), lambda: 0.0)
         self.show("r1", draining=True)
         self.show("r2")
         for key in ACME:
@@ -84,14 +81,5 @@ def test_what_leaves_a_lost_super_cluster_is_not_waited_for(world: World) -> Non
     world.drains.look()
     for key in world.take():
         world.move(key)
-    world.drains.look()
-    assert len(world.take()) == 10
-
-
-def test_a_tenant_gets_its_turn_once_it_is_connected(world: World) -> None:
-    world.connected.clear()
-    world.drains.look()
-    assert world.take() == []
-    world.connected.add("acme")
     world.drains.look()
     assert len(world.take()) == 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,7 @@ from vcsync.api import names
 from vcsync.api.objects import VirtualCluster
 from vcsync.api.specs import VirtualClusterStatus
 from vcsync.kube.cache import Cache, Change
-from vcsync.kube.errors import NotFound, Status, Unauthorized, Unreachable
+from vcsync.kube.errors import Forbidden, NotFound, Status, Unauthorized, Unreachable
 from vcsync.kube.resources import Resource
 from vcsync.nsscheduler import leadership
 from vcsync.nsscheduler.leadership import Leadership
@@ -248,6 +250,7 @@ class Queue:
 
     def __init__(self) -> None:
         self.added: list[tuple[str, str]] = []
+        self.timeline = SimpleNamespace(add=lambda *_, **_others: None)
 
     def add(self, tenant: str, namespace: str) -> None:
         self.added.append((tenant, namespace))
@@ -402,6 +405,124 @@ async def test_items_of_a_tenant_that_is_not_connected_are_skipped() -> None:
     assert await stage.term._handle("root-nobody", leadership.REMAINS) is None
     assert await stage.term._handle("root-nobody", "shop") is None
     assert (stage.term.outcomes, stage.meta.objects) == ({}, {})
+
+
+# Orders about a tenant that is not connected
+
+
+def owner_of(spec: dict[str, Any], version: str, uid: str = "u") -> Envelope:
+    status = b'{"clusterNamespace":"%s"}' % ROOT.encode()
+    return Envelope("vc", "vcsync", uid, version, spec=json.dumps(spec).encode(), status=status)
+
+
+class Away(Stage):
+    """The tenant has a slice on r1, and then ends its session."""
+
+    async def begin(self) -> None:
+        await self.look("first")
+        assert self.placed("first") == {"r1": 1}
+        self.session = self.term.tenants.pop(ROOT)
+        self.owner = owner_of({}, "1")
+        self.term._virtual_cluster_changed(Change(None, self.owner))
+        self.queue = Queue()
+        self.term.work = self.queue  # type: ignore[assignment]
+
+    def order(self, **spec: Any) -> None:
+        before, self.owner = self.owner, owner_of(spec, f"{self.owner.resource_version}1")
+        self.term._virtual_cluster_changed(Change(before, self.owner))
+
+
+async def test_a_tenant_that_is_not_connected_is_suspended_and_drained() -> None:
+    stage = Away("first")
+    await stage.begin()
+    one = from_quantities(ONE_SLICE)
+    stage.term.pool.views |= {
+        "r1": SuperView("r1", Health.READY, one, draining=True),
+        "r2": SuperView("r2", Health.READY, one),
+    }
+    stage.term.drains.look()
+    assert stage.queue.added == [(ROOT, "first")]
+    await stage.look("first")
+    assert stage.placed("first") == {"r2": 1}
+    stage.queue.added.clear()
+    stage.order(suspended=True)
+    assert stage.queue.added == [(ROOT, "first")]
+    await stage.look("first")
+    assert stage.placed("first") == {}
+    assert stage.meta.objects["first"]["status"]["conditions"][0]["reason"] == "Suspended"
+
+
+async def test_the_cap_of_a_tenant_that_is_not_connected_can_be_lowered() -> None:
+    stage = Away("first")
+    await stage.begin()
+    stage.order(quota={"cpu": "1"})
+    await stage.look("first")
+    assert stage.placed("first") == {}
+    stage.order(quota={"cpu": "9"})
+    await stage.look("first")
+    assert stage.placed("first") == {}, "nothing is added without the tenant"
+    stage.term.tenants[ROOT] = stage.session
+    await stage.look("first")
+    assert stage.placed("first") == {"r1": 1}
+
+
+async def test_at_the_beginning_of_a_term_sessions_get_time_to_connect(monkeypatch: Any) -> None:
+    stage = Away("first")
+    await stage.begin()
+    monkeypatch.setattr(leadership.time, "monotonic", lambda: 100.0)
+    stage.term._sessions_due = 107.0
+    stage.order(quota={"cpu": "1"})
+    assert await stage.term._reconcile(ROOT, "first") == 7.0
+    assert stage.placed("first") == {"r1": 1}
+    stage.order(suspended=True)
+    await stage.look("first")
+    assert stage.placed("first") == {}, "whatever the tenant says, it gets nothing"
+
+
+async def test_orders_of_another_virtual_cluster_with_the_same_key_do_not_count() -> None:
+    stage = Away("first")
+    await stage.begin()
+    stage.term._virtual_cluster_changed(Change(None, owner_of({"suspended": True}, "9", "other")))
+    await stage.look("first")
+    stage.term._virtual_cluster_changed(Change(owner_of({}, "9", "other"), None))
+    assert stage.placed("first") == {"r1": 1}
+    assert stage.term._failover_of(ROOT) is not None
+    stage.term._virtual_cluster_changed(Change(stage.owner, None))
+    assert stage.term._failover_of(ROOT) is None
+    await stage.look("first")
+    assert stage.placed("first") == {"r1": 1}
+
+
+async def test_slices_of_a_tenant_that_is_not_connected_leave_a_lost_super_cluster() -> None:
+    """Which Pods have claims is known only while the tenant answers."""
+    stage = Away("first")
+    await stage.begin()
+    stage.order(failover={"policy": "MoveAfter", "afterSeconds": 0})
+    failover = stage.term._failover_of(ROOT)
+    assert failover is not None
+    assert failover.policy == "MoveAfter"
+    with pytest.raises(Unreachable):
+        await stage.term._stateful_slices((ROOT, "first"), "r1")
+
+
+async def test_a_mirror_that_the_tenant_refuses_holds_up_no_wave() -> None:
+    stage = Stage("first")
+    await stage.look("first")
+    session: Any = stage.term.tenants[ROOT]
+    decided: list[tuple[str, str]] = []
+    stage.term.transfers.note_decided = lambda key, *_: decided.append(key)  # type: ignore[method-assign]
+
+    async def refuse(*_: object) -> None:
+        raise Forbidden(Status(403, message="a policy of the tenant"))
+
+    session.control_plane = changed(session.control_plane, patch_namespace=refuse)
+    stage.term.pool.views["r2"] = stage.term.pool.views.pop("r1")
+    stage.term._super_cluster_is_gone = lambda _id: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
+    stage.term._may_lose = lambda *_: asyncio.sleep(0, True)  # type: ignore[method-assign, assignment]
+    with pytest.raises(Forbidden):
+        await stage.look("first")
+    assert stage.placed("first") == {"r2": 1}
+    assert decided == [(ROOT, "first")]
 
 
 @pytest.mark.parametrize("uid", ["", "u-1"])

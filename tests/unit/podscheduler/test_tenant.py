@@ -360,6 +360,36 @@ async def test_pods_of_a_suspended_tenant_wait_for_that_reason():
     assert tenant.home("p") == "r1"
 
 
+async def test_a_suspended_tenants_pods_are_not_assigned_while_its_slices_stand():
+    """Slices leave when the namespace scheduler has written that, which may be later."""
+    tenant = Tenant()
+    suspended = [False]
+    tenant.pods = TenantPods(
+        tenant,
+        lambda: tenant.views,
+        tenant.add,
+        tenant.add_after,
+        lambda: tenant.now,
+        suspended=lambda: suspended[0],
+    )
+    tenant.pods.begin()
+    tenant.pods.grant(NS, SIZE, {"r1": 1})
+    tenant.create("before")
+    await tenant.settle()
+    assert tenant.home("before") == "r1"
+    suspended[0] = True
+    tenant.create("after")
+    tenant.now += NEW_NAMESPACE_SECONDS
+    await tenant.settle()
+    assert (tenant.home("before"), tenant.home("after")) == ("r1", "")
+    said = "the tenant is suspended: nothing runs until its operator resumes it"
+    assert tenant.events[-1] == ("after", said)
+    suspended[0] = False
+    tenant.pods.pool_changed()
+    await tenant.settle()
+    assert tenant.home("after") == "r1"
+
+
 async def test_a_waiting_pod_says_when_its_suspect_super_cluster_is_lost(tenant):
     fail(tenant, "r1", Health.SUSPECT)
     fail(tenant, "r2", Health.SUSPECT)

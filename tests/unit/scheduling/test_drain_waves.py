@@ -20,16 +20,13 @@ class Drain:
     def __init__(self, sliced):
         self.waves = DrainWaves()
         self.sliced, self.clearing = set(sliced), set()
-        self.away = set()
         self.now = 0.0
         self.chance = Random(7)
         self.waves.follow(["r1"])
 
     def look(self):
         standing = Standing(self.sliced, self.clearing)
-        return self.waves.release(
-            "r1", standing, lambda tenant: tenant not in self.away, self.now, self.chance
-        )
+        return self.waves.release("r1", standing, self.now, self.chance)
 
     def decide(self, key, *, room=True):
         """The namespace scheduler decides on a namespace."""
@@ -83,12 +80,6 @@ def test_a_namespace_that_nobody_clears_holds_back_others_for_a_time_only():
     assert drain.look() == []
     drain.now = UNDER_WAY_SECONDS
     assert len(drain.look()) == SMALLEST_WAVE
-
-
-def test_a_tenant_that_is_not_connected_gets_no_turn():
-    drain = Drain([*keys(25), *keys(3, "umbrella")])
-    drain.away.add("acme")
-    assert sorted(drain.look()) == keys(3, "umbrella")
 
 
 def test_a_scheduler_that_begins_counts_what_is_under_way():

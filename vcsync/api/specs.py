@@ -1016,7 +1016,7 @@ class FailureRecord(Struct, frozen=True, kw_only=True, rename="camel"):
         int, Meta(ge=0), about("Seconds without failure after which it is ready. 0 unless it recovers.")
     ] = 0
     out_of_touch_time: Annotated[
-        Time | None, about("Since when nobody has known what happens there, if it is lost.")
+        Time | None, about("Since when nobody has known what happens there, if it is suspect or lost.")
     ] = None
     suspect_after_seconds: Annotated[
         int, Meta(ge=0), about("Seconds without heartbeat after which a super cluster is suspect.")

@@ -49,11 +49,14 @@ class Sighting(Struct, frozen=True):
         silent_for: seconds since its last heartbeat; None if there was none.
         unanswered_for: seconds for which its syncer has reported that its API server does not answer; None if it answers.
         unready: whether its syncer reports that no node is ready.
+        doubtful: whether these seconds are known from the clock of its syncer alone, which may be wrong, and the observer has
+            not waited for a heartbeat for long enough. So it is not lost yet, and has not failed.
     """
 
     silent_for: float | None
     unanswered_for: float | None = None
     unready: bool = False
+    doubtful: bool = False
 
     def out_of_touch_for(self, patience: Patience) -> float | None:
         """Return for how many seconds nobody has known what happens there; None if somebody knows.
@@ -153,13 +156,17 @@ def _step(
         failed = _fail(before, now)
         if crowd[0] <= absent <= crowd[1]:
             return replace(failed, held=True)
-        return Member(Health.LOST, now, failed.failures)
+        if not sighting.doubtful:
+            return Member(Health.LOST, now, failed.failures)
     if absent is not None and before is not None and lost:
         return before
     if (
         absent is not None or sighting.unready
     ):  # one that answers again, without a ready node, is not lost any more
-        return replace(_fail(before, now), held=False)
+        failed = _fail(before, now)
+        if sighting.doubtful and before is not None:
+            failed = replace(failed, failures=before.failures)
+        return replace(failed, held=False)
     return Member(Health.READY, now) if before is None else _calm(before, now, patience)
 
 

@@ -90,7 +90,8 @@ def stored(
     """
     if member.state not in _WORDS:
         return None
-    absent = sighting.out_of_touch_for(patience) if member.state is Health.LOST else None
+    away = member.state in (Health.SUSPECT, Health.LOST) and not sighting.doubtful
+    absent = sighting.out_of_touch_for(patience) if away else None
     last = None if crowd.present else crowd.last
     return FailureRecord(
         state=_WORDS[member.state],
@@ -132,6 +133,25 @@ def restore(record: FailureRecord, sighting: Sighting, moment: Moment, patience:
     ):
         member = Member(Health.SUSPECT, moment.now)
     return Restored(member, _crowded_at(record, moment))
+
+
+def recorded_absence(record: FailureRecord, absent: float, moment: Moment) -> float | None:
+    """Return for how many seconds a super cluster has been out of touch as far as schedulers saw it.
+
+    None if they recorded nothing, or if it was in touch after that: by the clock of its syncer, it fell silent later.
+
+    Args:
+        record: the stored record.
+        absent: seconds for which it has been out of touch by the clock of its syncer.
+        moment: the present.
+
+    Raises:
+        ValueError: a time of the record is not in RFC 3339.
+    """
+    if record.out_of_touch_time is None:
+        return None
+    began = moment.read(record.out_of_touch_time)
+    return moment.now - began if moment.now - absent <= began + SAME_SECONDS else None
 
 
 def is_outdated(old: FailureRecord | None, new: FailureRecord) -> bool:

@@ -37,7 +37,13 @@ class Judgement(Struct, frozen=True):
         return self.health.name.capitalize()
 
 
-def sight(found: SuperCluster, silent_for: float | None, unanswered_for: float | None = None) -> Sighting:
+def sight(
+    found: SuperCluster,
+    silent_for: float | None,
+    unanswered_for: float | None = None,
+    *,
+    doubtful: bool = False,
+) -> Sighting:
     """Return what is known of a super cluster.
 
     Args:
@@ -45,11 +51,13 @@ def sight(found: SuperCluster, silent_for: float | None, unanswered_for: float |
         silent_for: seconds since the last heartbeat; None if there was none.
         unanswered_for: seconds since the syncer began to report that the API server does not answer. It is ignored while
             the syncer does not report that.
+        doubtful: whether only the syncer's clock says so; see `Sighting`.
     """
     return Sighting(
         silent_for,
         (unanswered_for or 0.0) if is_false(found, "Reachable") else None,
         unready=is_false(found, "Ready"),
+        doubtful=doubtful,
     )
 
 

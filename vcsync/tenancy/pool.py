@@ -22,7 +22,7 @@ from vcsync.scheduling.resources import from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView, Taint
 from vcsync.tenancy.distribution import capacity_of
 from vcsync.tenancy.failure import Member, Patience, Sighting, advance, is_crowded
-from vcsync.tenancy.failure_record import Crowd, Moment, is_outdated, restore, stored
+from vcsync.tenancy.failure_record import Crowd, Moment, is_outdated, recorded_absence, restore, stored
 from vcsync.tenancy.health import Judgement, is_false, judge, sight, silence_of
 
 _LOOK_SECONDS = 5.0  # interval at which health is judged again
@@ -44,9 +44,10 @@ class Pool:
     """Keeps a `SuperView` of every SuperCluster.
 
     The clocks of syncers are not trusted: health depends on when this process saw a heartbeat change. Only the first
-    heartbeat is aged by its own time, so that a restart does not make a dead super cluster look alive. What earlier terms
-    knew of failures is taken from `status.failure`. While the connection to the meta cluster is down, no super cluster
-    becomes suspect.
+    heartbeat is aged, so that a restart does not make a dead super cluster look alive: by what earlier terms have recorded in
+    `status.failure`, or else by its own time, which makes nothing lost before a heartbeat was missing in this term, too. What
+    earlier terms knew of failures is taken from the same record. While the connection to the meta cluster is down, no super
+    cluster becomes suspect.
 
     Attributes:
         views: id -> view of the super cluster.
@@ -83,6 +84,8 @@ class Pool:
         self._beats: dict[str, _Beat] = {}
         self._unanswered: dict[str, float] = {}
         """Super cluster -> monotonic seconds since when its syncer reports that its API server does not answer."""
+        self._doubted: dict[str, float] = {}
+        """Super cluster -> monotonic seconds until which nobody but its own syncer's clock says that it is out of touch."""
         self._members: dict[str, Member] = {}
         self._restored: dict[str, Member] = {}
         """The states that earlier terms have stored. The first judgement of the whole pool begins with them."""
@@ -243,8 +246,10 @@ class Pool:
         """Begin with what earlier terms have stored of a super cluster."""
         found = self._objects[name]
         problem = found.failure_problem
+        self._doubt(name)
         if found.status.failure is not None:
             try:
+                self._believe(name, found.status.failure)
                 restored = restore(found.status.failure, self._sighting(name), self._moment(), self._patience)
             except ValueError as error:
                 problem = str(error)
@@ -253,6 +258,24 @@ class Pool:
                 self._crowded_at = max(self._crowded_at, restored.crowded_at)
         if problem:
             _log.warning("record of failures cannot be read", super_cluster=name, error=problem)
+
+    def _doubt(self, name: str) -> None:
+        """Doubt for a while that a super cluster is out of touch, of which only its syncer's clock tells so far."""
+        if self._sighting(name).out_of_touch_for(self._patience) is not None:
+            self._doubted[name] = self._now() + self._patience.suspect_after
+
+    def _believe(self, name: str, record: FailureRecord) -> None:
+        """Count from when earlier terms saw that a super cluster is out of touch, if they did."""
+        absent = self._sighting(name).out_of_touch_for(self._patience)
+        known = None if absent is None else recorded_absence(record, absent, self._moment())
+        if known is None:
+            return
+        self._doubted.pop(name, None)
+        began = self._now() - known
+        if name in self._beats:
+            self._beats[name] = replace(self._beats[name], at=max(began, self._beats[name].at))
+        if name in self._unanswered:
+            self._unanswered[name] = max(began, self._unanswered[name])
 
     def _moment(self) -> Moment:
         return Moment(self._now(), self._wall_clock())
@@ -274,7 +297,8 @@ class Pool:
     def _sighting(self, name: str) -> Sighting:
         since = self._unanswered.get(name)
         unanswered_for = None if since is None else max(0.0, self._now() - since)
-        return sight(self._objects[name], self.silent_for(name), unanswered_for)
+        doubtful = self._now() < self._doubted.get(name, float("-inf"))
+        return sight(self._objects[name], self.silent_for(name), unanswered_for, doubtful=doubtful)
 
     def _allow_for_blindness(self) -> None:
         """Exclude the time without a connection to the meta cluster, in which no heartbeat could be seen."""
@@ -290,6 +314,8 @@ class Pool:
                 self._beats[name] = _Beat(beat.text, min(now, beat.at + now - since))
             for name, at in self._unanswered.items():
                 self._unanswered[name] = min(now, at + now - since)
+            for name, until in self._doubted.items():
+                self._doubted[name] = until + now - since
             for name, member in self._members.items():
                 self._members[name] = replace(member, since=min(now, member.since + now - since))
 
@@ -375,6 +401,7 @@ class Pool:
         self._objects.pop(name, None)
         self._beats.pop(name, None)
         self._unanswered.pop(name, None)
+        self._doubted.pop(name, None)
         self._members.pop(name, None)
         self._restored.pop(name, None)
         self.problems.pop(name, None)

@@ -49,10 +49,13 @@ class Stage:
         self.namespace("shop", QUOTA)
 
     def super_cluster(self, name: str, *, silent: timedelta = timedelta(), **spec: Any) -> None:
-        status = {
+        beat = (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status: dict[str, Any] = {
             "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
-            "heartbeatTime": (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "heartbeatTime": beat,
         }
+        if silent:  # as an earlier term has seen
+            status["failure"] = {"state": "Suspect", "since": beat, "outOfTouchTime": beat}
         self.meta.put(SUPER_CLUSTERS, name, spec={"id": name, **spec}, status=status)
 
     def virtual_cluster(self, uid: str = "uid-acme", *, weight: int = 3, **metadata: Any) -> None:

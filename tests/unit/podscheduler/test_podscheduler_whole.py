@@ -57,11 +57,14 @@ class Stage:
         silent: timedelta = timedelta(),
         **spec: Any,
     ) -> None:
-        status = {
+        beat = (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status: dict[str, Any] = {
             "allocatable": {"cpu": allocatable, "memory": "8Gi", "pods": "110"},
             "largestNode": {"cpu": largest, "memory": "8Gi", "pods": "110"},
-            "heartbeatTime": (datetime.now(UTC) - silent).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "heartbeatTime": beat,
         }
+        if silent:  # as an earlier term has seen
+            status["failure"] = {"state": "Suspect", "since": beat, "outOfTouchTime": beat}
         self.meta.put(SUPER_CLUSTERS, name, spec={"id": name, **spec}, status=status)
 
     def virtual_cluster(self, weight: int = 3, **spec: Any) -> None:

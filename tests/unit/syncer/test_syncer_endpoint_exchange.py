@@ -47,7 +47,10 @@ class World:
     def member(self, super_id: str, network: str = "frankfurt", *, silent_seconds: float = 0.0) -> None:
         beat = (datetime.now(UTC) - timedelta(seconds=silent_seconds)).isoformat()
         spec = {"id": super_id, "networkId": network}
-        self.meta.put(SUPER_CLUSTERS, super_id, spec=spec, status={"heartbeatTime": beat})
+        status: dict[str, Any] = {"heartbeatTime": beat}
+        if silent_seconds:  # as an earlier scheduler has seen
+            status["failure"] = {"state": "Suspect", "since": beat, "outOfTouchTime": beat}
+        self.meta.put(SUPER_CLUSTERS, super_id, spec=spec, status=status)
 
     def place(self, placements: dict[str, int]) -> None:
         size = {"cpu": "1", "memory": "1Gi", "pods": "10"}

@@ -255,6 +255,31 @@ def test_a_clock_that_jumped_back_makes_moves_late_and_never_early() -> None:
     assert stage.leader.lost()["r2"] > 2.0 * LOOK
 
 
+def test_a_syncer_whose_clock_is_behind_makes_nothing_lost_whoever_leads() -> None:
+    """Everything that leaders decide at the beginning of a term is undone with the next heartbeat, up to a minute later."""
+    stage = Stage(3)
+    behind = PATIENCE.lost_after + LOOK
+    stage.now = 1000.0
+
+    def report() -> None:
+        for name, site in stage.sites.items():
+            site.report(stage.now - (behind if name == "r1" else 0))
+            stage.objects[name] = site.envelope()
+
+    report()
+    for _ in range(5):
+        for _ in range(2):
+            stage.change_leader()
+            assert stage.leader.lost() == {}
+            assert not stage.leader.pool.held
+            stage.store()
+        stage.now += LOOK
+        report()
+        stage.leader.see()
+        assert stage.leader.states()["r1"] is Health.READY
+        stage.store()
+
+
 def test_a_record_that_cannot_be_read_counts_as_none_and_is_replaced() -> None:
     for broken in (
         {"state": "Gone", "since": "2026-01-01T00:00:00Z"},
@@ -271,8 +296,9 @@ def test_a_record_that_cannot_be_read_counts_as_none_and_is_replaced() -> None:
         assert [(log["event"], log["super_cluster"]) for log in logs] == [
             ("record of failures cannot be read", "r2")
         ]
+        assert stage.leader.lost() == {}, "a heartbeat may arrive at once"
+        stage.steps(PATIENCE.suspect_after)
         assert stage.leader.lost() == {"r2": 0.0}
-        stage.store()
         assert stage.sites["r2"].failure["state"] == "Lost"
 
 

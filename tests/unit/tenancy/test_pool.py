@@ -139,10 +139,97 @@ def test_a_super_cluster_that_never_reported_is_unknown(stage):
     assert stage.health() is Health.UNKNOWN
 
 
+def failure(state, **fields):
+    return {"failure": {"state": state, "since": "2026-01-01T00:00:00Z", **fields}}
+
+
 def test_a_restart_does_not_make_a_dead_super_cluster_look_alive(stage):
     stage.now = 400
-    stage.report(0)
+    stage.report(0, status=failure("Suspect", outOfTouchTime="2026-01-01T00:00:00Z"))
     assert stage.health() is Health.LOST
+
+
+@pytest.mark.parametrize("record", [None, failure("Ready"), failure("Ready", failures=1), failure("Suspect")])
+def test_a_syncers_clock_alone_makes_no_super_cluster_lost(stage, record):
+    """Its clock may be behind: its next heartbeat is due within seconds."""
+    stage.now = 400
+    stage.report(0, status=record)
+    assert stage.health() is Health.SUSPECT
+    stage.passes(74)
+    assert stage.health() is Health.SUSPECT
+    assert stage.pool.lost() == {}
+    stage.passes(1)
+    assert stage.health() is Health.LOST
+
+
+@pytest.mark.parametrize("record", [None, failure("Ready"), failure("Ready", failures=1)])
+def test_a_syncer_whose_clock_is_behind_is_trusted_with_its_second_heartbeat(stage, record):
+    stage.now = 400
+    stage.report(80, status=record)
+    assert stage.health() is Health.SUSPECT
+    stage.passes(20)
+    stage.report(100, status=record)
+    assert stage.health() is Health.READY
+    [(_, kept)] = stage.pool.outdated() or [(None, None)]
+    assert kept is None or kept.failures <= 1, "a wrong clock is no failure"
+
+
+def test_a_syncers_clock_alone_does_not_make_an_api_server_that_does_not_answer_lost(stage):
+    stage.now = 400
+    unreachable = {
+        "conditions": [
+            {
+                "type": "Reachable",
+                "status": "False",
+                "reason": "NoAnswer",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ]
+    }
+    stage.report(395, status=unreachable)
+    assert stage.health() is Health.SUSPECT
+    stage.passes(75)
+    assert stage.health() is Health.LOST
+
+
+def test_the_record_counts_and_not_the_clock_of_a_syncer(stage):
+    """It was out of touch for 100 seconds when the term began. Its last heartbeat claims 300."""
+    stage.now = 400
+    stage.report(100, status=failure("Suspect", outOfTouchTime="2026-01-01T00:05:00Z"))
+    assert stage.health() is Health.SUSPECT
+    stage.passes(199)
+    assert stage.health() is Health.SUSPECT
+    stage.passes(1)
+    assert stage.health() is Health.LOST
+
+
+def test_a_record_of_silence_says_nothing_about_a_super_cluster_that_was_back_since(stage):
+    stage.now = 1200
+    stage.report(800, status=failure("Suspect", outOfTouchTime="2026-01-01T00:05:00Z"))
+    assert stage.health() is Health.SUSPECT
+
+
+def test_doubts_do_not_end_while_no_heartbeat_can_be_seen(stage):
+    stage.now = 400
+    stage.report(0)
+    stage.pool.reflector.stale_since = 400
+    stage.passes(100)
+    stage.pool.reflector.stale_since = None
+    stage.pool.look()
+    stage.passes(74)
+    assert stage.health() is Health.SUSPECT
+    stage.passes(1)
+    assert stage.health() is Health.LOST
+
+
+def test_what_only_a_syncers_clock_says_is_not_recorded(stage):
+    stage.now = 400
+    stage.report(0)
+    [(_, record)] = stage.pool.outdated()
+    assert (record.state, record.out_of_touch_time) == ("Suspect", None)
+    stage.passes(75)
+    [(_, record)] = stage.pool.outdated()
+    assert (record.state, record.out_of_touch_time) == ("Lost", "2026-01-01T00:00:00Z")
 
 
 def test_a_syncers_wrong_clock_does_not_matter_after_its_first_heartbeat(stage):

@@ -1181,6 +1181,14 @@ class NamespacePlacementStatus(Struct, frozen=True, kw_only=True, rename="camel"
             "failBack says so."
         ),
     ] = {}
+    former: Annotated[
+        tuple[SuperId, ...],
+        Meta(max_length=MAX_SUPER_CLUSTERS),
+        about(
+            "Super clusters that may hold objects of an earlier namespace of the same name. They get no slices until "
+            "their syncers have cleared them."
+        ),
+    ] = ()
     waiting: Annotated[Slices, about("Number of slices that are not placed yet.")] = 0
     explanation: Annotated[
         tuple[Explanation, ...],

@@ -114,7 +114,7 @@ async def _permitted(inputs: Inputs, plan: Plan, tenant: TenantControlPlane) -> 
         return True  # they have been withdrawn
     if not await _confirmed(inputs, plan, tenant):
         return False
-    if plan.confirm == "namespace" or placement.status.placements:
+    if placement.status.placements:
         await tenant.withdraw(inputs, plan.confirm)
     return True
 

@@ -39,7 +39,7 @@ from vcsync.scheduling.slices import (
     slice_pods,
     whole_pods,
 )
-from vcsync.scheduling.snapshot import SuperView
+from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy.distribution import entry_of
 from vcsync.tenancy.suspension import TENANT_SUSPENDED, is_suspended
 
@@ -180,21 +180,49 @@ def _run(steps: Iterable[Step], inputs: Inputs) -> Plan:
 
 
 def namespace_gone(inputs: Inputs, plan: Plan) -> bool:
-    """Delete the ledger entry of a namespace that is gone, or that was created again with another UID."""
+    """Take all slices away from a namespace that is gone, or that was created again. Its entry ends when all have cleared it.
+
+    An entry that is being deleted could not serve the new namespace, which would wait for super clusters that are lost.
+    """
     found, placement = inputs.namespace, inputs.placement
-    if found is None:
-        plan.reason, plan.message = GONE, "the namespace does not exist"
-        plan.delete, plan.confirm = placement is not None, "namespace"
+    if found is not None and not _is_gone(inputs):
+        return False
+    plan.reason, plan.message = GONE, "the namespace does not exist"
+    if placement is None or placement.deleting:
+        return found is None
+    holders = _holders(placement)
+    if not placement.status.placements and holders <= set(placement.status.former):
+        if found is not None:
+            plan.reason = plan.message = ""
+            return False
+        if not holders:
+            plan.delete, plan.confirm = True, "namespace"
         return True
-    if placement is not None and not placement.deleting and placement.spec.namespace_uid != found.uid:
-        plan.reason, plan.message = (
-            DRAINING,
-            "the namespace was deleted and created again; its old placement is removed first",
-        )
-        plan.delete, plan.confirm = True, "namespace"
-        plan.placements = {}
-        return True
-    return False
+    if found is not None:
+        plan.reason = DRAINING
+        plan.message = "the namespace was deleted and created again; its old placement is removed first"
+    plan.confirm, plan.placements = "namespace", {}
+    plan.spec = replace(placement.spec, quota={}, slices=0, pins={})
+    status = _take_all(inputs, placement, plan, plan.reason, waiting=0)
+    plan.status = replace(status, former=tuple(sorted(holders)))
+    return True
+
+
+def _holders(placement: NamespacePlacement) -> set[str]:
+    """Return the super clusters that have slices or objects of the namespace."""
+    return {
+        super_id
+        for finalizer in placement.finalizers
+        if (super_id := names.super_id_of_finalizer(finalizer)) is not None
+    }
+
+
+def _former(placement: NamespacePlacement | None) -> tuple[str, ...]:
+    """Return the super clusters that may hold objects of an earlier namespace of the name. They get no slices."""
+    if placement is None or not placement.status.former:
+        return ()
+    holders = _holders(placement)
+    return tuple(super_id for super_id in placement.status.former if super_id in holders)
 
 
 def namespace_terminating(inputs: Inputs, plan: Plan) -> bool:
@@ -214,15 +242,30 @@ def entry_draining(inputs: Inputs, plan: Plan) -> bool:
     placement = inputs.placement
     if placement is None or not placement.deleting:
         return False
-    holders = [
-        super_id
-        for finalizer in placement.finalizers
-        if (super_id := names.super_id_of_finalizer(finalizer)) is not None
-    ]
+    _wait_for(plan, _holders(placement))
+    return True
+
+
+def former_cleared(inputs: Inputs, plan: Plan) -> bool:
+    """Wait for super clusters that clear an earlier namespace of the name, so that the new one is spread over them.
+
+    One that is lost is not waited for. Nor is any once the namespace has slices.
+    """
+    placement = inputs.placement
+    if placement is None or placement.status.placements:
+        return False
+    views = inputs.views
+    waits = [each for each in _former(placement) if each in views and views[each].health is not Health.LOST]
+    if not waits:
+        return False
+    _wait_for(plan, waits)
+    return True
+
+
+def _wait_for(plan: Plan, holders: Iterable[str]) -> None:
     plan.reason = DRAINING
     plan.message = f"its former placement is being cleared by {', '.join(sorted(holders)) or 'no super cluster any more'}"
     plan.placements = {}
-    return True
 
 
 def suspend(inputs: Inputs, plan: Plan) -> bool:
@@ -247,7 +290,7 @@ def suspend(inputs: Inputs, plan: Plan) -> bool:
 
 
 def _is_gone(inputs: Inputs) -> bool:
-    """Return whether the namespace of the entry does not exist, as far as it is known."""
+    """Return whether the namespace of the entry does not exist, as far as is known: there is none, or one with another UID."""
     found, placement = inputs.namespace, inputs.placement
     return found is None or (placement is not None and placement.spec.namespace_uid != found.uid)
 
@@ -303,7 +346,7 @@ def _withdraw(inputs: Inputs, plan: Plan) -> None:
     if placement is None:
         return
     plan.confirm = "quota"
-    if not any(map(names.super_id_of_finalizer, placement.finalizers)):
+    if not _holders(placement):
         plan.delete = True
         return
     plan.spec = replace(placement.spec, quota={}, slices=0)
@@ -312,13 +355,14 @@ def _withdraw(inputs: Inputs, plan: Plan) -> None:
 
 def _take_all(
     inputs: Inputs, placement: NamespacePlacement, plan: Plan, reason: str, *, waiting: int
-) -> None:
-    """Write a status without slices. What the super clusters still hold is being cleared."""
+) -> NamespacePlacementStatus:
+    """Write a status without slices, and return it. What the super clusters still hold is being cleared."""
     plan.clearing = _still_to_clear(placement, {}, {})
     plan.status = replace(
         placement.status,
         placements={},
         away={},
+        former=_former(placement),
         clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
         waiting=waiting,
         explanation=(),
@@ -332,6 +376,7 @@ def _take_all(
             observed_generation=placement.generation,
         ),
     )
+    return plan.status
 
 
 def compute_slices(inputs: Inputs, plan: Plan) -> bool:
@@ -405,6 +450,8 @@ def place(inputs: Inputs, plan: Plan) -> bool:
     """Place the slices on super clusters."""
     present = inputs.ledger.get(inputs.key)
     placement = inputs.placement
+    former = _former(placement)
+    views = {super_id: view for super_id, view in inputs.views.items() if super_id not in former}
     request = SliceRequest(
         plan.slices,
         plan.size,
@@ -419,8 +466,8 @@ def place(inputs: Inputs, plan: Plan) -> bool:
         transfers=inputs.transfers,
         held=inputs.held,
     )
-    allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in inputs.views}
-    plan.decision = place_slices(inputs.views, allocated, request)
+    allocated = {super_id: inputs.ledger.allocated(super_id, without=inputs.key) for super_id in views}
+    plan.decision = place_slices(views, allocated, request)
     plan.size = plan.decision.size
     return False
 
@@ -462,7 +509,8 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         and kept == old.conditions
         and (old.placements, old.waiting, placed.reason)
         == (decision.placements, decision.waiting, plan.reason)
-        and (old.slice_size, old.clearing, old.away) == (plan.spec.slice_size, clearing, away)
+        and (old.slice_size, old.clearing, old.away, old.former)
+        == (plan.spec.slice_size, clearing, away, _former(placement))
         and refused(old.explanation) == refused(explanation)
     ):
         # Only free amounts and scores differ, which change all the time.
@@ -473,6 +521,7 @@ def write_entry(inputs: Inputs, plan: Plan) -> bool:
         slice_size=plan.spec.slice_size,
         clearing=clearing,
         away=away,
+        former=_former(placement),
         waiting=decision.waiting,
         explanation=explanation,
         conditions=set_condition(
@@ -540,6 +589,7 @@ def keep(inputs: Inputs, plan: Plan) -> bool:
         placements=decision.placements,
         clearing={super_id: _quantities(amounts) for super_id, amounts in plan.clearing.items()},
         away=slices_away(old, decision.placements, inputs.leaving, inputs.views),
+        former=_former(placement),
         waiting=decision.waiting,
         explanation=explain(decision) if moves else old.explanation,
     )
@@ -594,6 +644,7 @@ STEPS: tuple[Step, ...] = (
     namespace_gone,
     namespace_terminating,
     entry_draining,
+    former_cleared,
     compute_quota,
     compute_slices,
     place,

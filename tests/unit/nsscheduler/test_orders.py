@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vcsync.kube.errors import KubeError, Unreachable
@@ -31,6 +33,10 @@ class Hostile(Stage):
         self.turn()
         assert self.placements() == {"r1": 4}
         self.views = {"r1": view("r1"), "r2": view("r2")}
+        self.do(deed)
+
+    def do(self, deed: str) -> None:
+        """Let the tenant do something."""
         self.deed = deed
         metadata = self.tenant.objects[NAMESPACE]["metadata"]
         match deed:
@@ -40,6 +46,11 @@ class Hostile(Stage):
                 self.tenant.hards = [{"cpu": "9999", "memory": "9999Gi"}]
             case "quota":
                 self.tenant.hards = [{"cpu": "-1"}]
+            case "another UID":
+                self.tenant.put(NAMESPACE, {"metadata": metadata | {"uid": metadata["uid"] + "0"}})
+            case "nothing":
+                self.annotate(SLICE)
+                self.tenant.hards = [FOUR]
             case "finalizer":
                 ends = metadata | {
                     "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -169,6 +180,31 @@ def test_slices_without_room_elsewhere_stay_on_a_super_cluster_that_drains(deed:
     stage.views["r2"] = view("r2")
     stage.settle()
     assert stage.placements() == {"r2": 4}
+
+
+@given(
+    deeds=st.lists(st.sampled_from([*DEEDS, "another UID"]), max_size=8),
+    orders=st.lists(st.sampled_from([drain, lose, lower, suspend]), min_size=1, max_size=3),
+)
+@settings(max_examples=60, deadline=None)
+def test_orders_arrive_while_a_tenant_does_whatever_it_can(deeds: list[str], orders: list[Any]) -> None:
+    """One turn after each deed, and syncers that clear what slices have left: two more turns are enough in any case."""
+    stage = Hostile("nothing")
+    for order in orders:
+        order(stage)
+    for deed in [*deeds, *deeds[-1:], *deeds[-1:]] or ["is away"] * 2:
+        stage.do(deed)
+        stage.turn()
+        entry = stage.meta.entry()
+        if entry is not None:
+            stage.drained(*({"r1", "r2"} - set(entry.status.placements)))
+    placements = stage.placements() or {}
+    if suspend in orders:
+        assert placements == {}
+    if lower in orders:
+        assert sum(placements.values()) <= 1
+    if drain in orders or lose in orders:
+        assert "r1" not in placements
 
 
 def test_the_event_of_an_invalid_annotation_says_what_an_order_has_moved() -> None:

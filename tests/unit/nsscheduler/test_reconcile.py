@@ -354,7 +354,7 @@ def test_an_entry_is_deleted_with_its_namespace_and_created_for_a_new_one(stage)
     stage.turn()
     stage.tenant.objects.clear()
     stage.turn()
-    assert stage.meta.entry().deleting
+    assert stage.placements() == {}
     stage.tenant.put(NAMESPACE, {"metadata": {"uid": "uid-2", "annotations": {names.SLICE: SLICE}}})
     assert stage.turn().reason == "Draining"
     stage.drained("r1", "r2")
@@ -362,12 +362,23 @@ def test_an_entry_is_deleted_with_its_namespace_and_created_for_a_new_one(stage)
     assert stage.meta.entry().spec.namespace_uid == "uid-2"
 
 
-def test_an_entry_of_an_earlier_namespace_of_the_same_name_is_deleted(stage):
+def test_an_entry_of_an_earlier_namespace_of_the_same_name_loses_its_slices(stage):
     stage.tenant.hards = [SMALL]
     stage.turn()
     stage.tenant.put(NAMESPACE, {"metadata": {"uid": "uid-2"}})
     stage.turn()
-    assert stage.meta.entry().deleting
+    assert (stage.placements(), stage.meta.entry().status.former) == ({}, ("r1", "r2"))
+
+
+def test_an_entry_that_is_being_deleted_is_waited_for(stage):
+    stage.tenant.hards = [SMALL]
+    stage.turn()
+    stage.meta.patch(NAMESPACE, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert stage.turn().message == "its former placement is being cleared by r1, r2"
+    stage.drained("r1", "r2")
+    stage.turn()
+    stage.turn()
+    assert stage.placements() == {"r1": 1, "r2": 1}
 
 
 def test_a_namespace_missing_in_the_cache_only_keeps_its_entry(stage):

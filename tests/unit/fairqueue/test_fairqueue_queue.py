@@ -639,7 +639,8 @@ def test_groups_share_the_cost_of_their_items_by_weight(weights, costs, rounds):
     per_weight = {group: spent[group] / weight for group, weight in zip(named, weights, strict=True)}
     for group, weight in zip(named, weights, strict=True):
         allowance = (
-            (named[group] + 1) / weight
+            named[group]  # a turn has as many items as the weight
+            + (named[group] + 1) / weight
             + 2
             + max((cost + 1) / other for cost, other in zip(named.values(), weights, strict=True))
         )

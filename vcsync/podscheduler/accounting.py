@@ -1,17 +1,20 @@
 """Counts one tenant's Pods by the share that they use, and decides what is to be done with each. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Resource
 from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.device_claims import DeviceClaims
 from vcsync.podscheduler.pods import Key, Pod
 from vcsync.podscheduler.refusals import Refusals
+from vcsync.podscheduler.revisits import Reason
 from vcsync.podscheduler.together import KeptServices
-from vcsync.podscheduler.turns import MOST_AHEAD, Room, ahead_of, give_way, ranked
+from vcsync.podscheduler.turns import MOST_AHEAD, Room, Usable, serve
+from vcsync.podscheduler.waiting import Place, Waiting
 from vcsync.scheduling import claims as claim_filter
 from vcsync.scheduling.claims import ClaimNeed
 from vcsync.scheduling.filters import Refusal
@@ -20,13 +23,12 @@ from vcsync.scheduling.shares import (
     CLAIMS,
     HEALTH,
     KEEP_TOGETHER,
-    ROOM,
     TURN,
     PodDecision,
     Share,
     pick_super,
-    refusals,
     runtime_refusal,
+    usable,
 )
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.scheduling.together import Kept
@@ -81,6 +83,10 @@ MOST_UNDECIDED = 100
 """Number of undecided Pods of a namespace beyond which a new one waits. The requests of all are added for each new one."""
 
 
+MOST_TRIED = 100
+"""Number of refused Pods that are to be tried elsewhere sooner, and that one step looks at."""
+
+
 def _signature(refusal: Refusal) -> tuple[str, ...]:
     """Return by what a refusal differs from an earlier one. Amounts in messages change all the time, names and health do not."""
     named = refusal.filter in (CLAIMS, KEEP_TOGETHER, HEALTH)
@@ -109,18 +115,28 @@ class Space(Struct):
     Attributes:
         shares: super cluster -> share, for those with slices and those that still have Pods.
         granted: super clusters on which it has slices.
-        waiting: name of each waiting Pod -> signature of the reason that was reported; the longest waiting first.
+        waiting: the waiting Pods, each with the signature of the reason that was reported.
         standing: the same of each Pod that stays where it is though that is refused or not certain; see `Stand`.
+        round: where the search for Pods that fit goes on: 0 for `waiting` or 1 for `standing`, and the last place; None if it has
+            ended.
+        again: whether room was freed meanwhile, so that another search follows.
+        patient: a Pod that has waited so long that it holds room, as the last search found.
     """
 
     shares: dict[str, Share] = {}
     granted: frozenset[str] = frozenset()
-    waiting: dict[str, tuple[object, ...]] = {}
-    standing: dict[str, tuple[object, ...]] = {}
+    waiting: Waiting = field(default_factory=Waiting)
+    standing: Waiting = field(default_factory=Waiting)
+    round: tuple[int, Place | None] | None = None
+    again: bool = False
+    patient: str = ""
 
     def open_shares(self, without: str = "") -> Iterator[Share]:
         """Iterate over the shares that new Pods may use, except for one."""
         return (self.shares[super_id] for super_id in self.granted if super_id != without)
+
+
+_NO_SPACE = Space()
 
 
 class PodAccounting:
@@ -145,9 +161,12 @@ class PodAccounting:
         self._devices = devices or DeviceClaims()
         self._services = services or KeptServices()
         self._users: dict[tuple[str, str, str], set[Key]] = {}  # (plural, namespace, claim) -> Pods
+        self._claimants: dict[str, dict[str, None]] = {}  # namespace -> names of the Pods that use claims
         self.pods: dict[Key, Pod] = {}
+        self._names: dict[str, dict[str, None]] = {}  # namespace -> names of its Pods
+        # Namespace -> names of Pods that stay where they are refused, and of which a refusal may end sooner now.
+        self._tried_sooner: dict[str, dict[str, None]] = {}
         self.refusals = Refusals()
-        self._first: dict[str, list[str]] = {}  # namespace -> names of its first waiting Pods, in their order
         self._gave_way: dict[str, set[str]] = {}  # namespace -> names of Pods that gave way to others
         self._held: dict[
             Key, tuple[str, str, Mapping[str, int], tuple[str, ...]]
@@ -166,13 +185,15 @@ class PodAccounting:
         before, now = self.pods.get(pod.key), pod.seen_at
         self._note_claims(before, pod)
         self.pods[pod.key] = pod
+        self._names.setdefault(pod.namespace, {})[pod.name] = None
         namesake = before is not None and before.uid != pod.uid
         if before is not None and not namesake:
             pod.seen_at = before.seen_at
         if namesake or pod.deleting or pod.needs.node or pod.needs.gated:
-            self._space(pod.namespace).waiting.pop(pod.name, None)
+            self._space(pod.namespace).waiting.pop(pod.name)
         if not pod.refused or pod.deleting:
             self.stop_standing(pod.key)
+        self._refile(pod)
         self._note_refusals(pod, now)
         let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
         return self._charge(pod) or let_go
@@ -180,16 +201,16 @@ class PodAccounting:
     def remove(self, key: Key) -> bool:
         """Remove a Pod. Return whether that freed a part of a share."""
         before = self.pods.pop(key, None)
+        _forget(self._names, key)
         self._note_claims(before, None)
         if before is not None and before.bound_to:
-            self.refusals.changed(
-                before.bound_to, key[0]
-            )  # a Pod that never ran there leaves its nodes as they were
+            # A Pod that never ran there leaves its nodes as they were.
+            self._note_changed(before.bound_to, key[0])
         self._assumed.pop(key, None)
         self._note_unplaced(key, unplaced=False)
         space, waited = self._spaces.get(key[0]), False
         if space is not None:
-            waited = space.waiting.pop(key[1], None) is not None
+            waited = space.waiting.pop(key[1])
         self.stop_standing(key)
         self.refusals.forget(key)
         let_go = self.let_go(key)
@@ -209,11 +230,8 @@ class PodAccounting:
             space.shares[super_id].capacity = {}
         for super_id, capacity in granted.items():
             self._share(namespace, super_id).capacity = capacity
-            self.refusals.changed(super_id, namespace)
+            self._note_changed(super_id, namespace)
         space.granted = frozenset(granted)
-        for pod in self.pods.values():
-            if pod.said and pod.namespace == namespace:
-                self._note_refusals(pod, pod.seen_at)
         self._tidy(namespace)
         return True
 
@@ -322,7 +340,7 @@ class PodAccounting:
             Whether that freed a part of a share.
         """
         self._assumed[pod.key] = (pod.uid, super_id)
-        self._space(pod.namespace).waiting.pop(pod.name, None)
+        self._space(pod.namespace).waiting.pop(pod.name)
         return self._charge(pod)
 
     def hold(self, pod: Pod, super_id: str) -> None:
@@ -342,8 +360,8 @@ class PodAccounting:
     def stand(self, pod: Pod, signature: tuple[object, ...]) -> bool:
         """Record that a Pod stays where it is refused. Return whether the reason differs from the one that was reported."""
         standing = self._space(pod.namespace).standing
-        differs = standing.get(pod.name) != signature
-        standing[pod.name] = signature
+        differs = standing.signature(pod.name) != signature
+        standing.put(pod, signature)
         return differs
 
     def settle(self, key: Key) -> bool:
@@ -358,8 +376,7 @@ class PodAccounting:
 
     def wait(self, pod: Pod, signature: tuple[object, ...]) -> None:
         """Record that a Pod waits, and the signature of the reason that is reported."""
-        self._begin_to_wait(pod)
-        self._space(pod.namespace).waiting[pod.name] = signature
+        self._space(pod.namespace).waiting.put(pod, signature)
         if any((TURN,) in entry for entry in signature if isinstance(entry, tuple)):
             self._gave_way.setdefault(pod.namespace, set()).add(pod.name)
 
@@ -371,17 +388,41 @@ class PodAccounting:
     def reported(self, pod: Pod) -> tuple[object, ...] | None:
         """Return the signature of the reason that this process reported for a Pod; None if the Pod does not wait."""
         space = self._spaces.get(pod.namespace)
-        return None if space is None else space.waiting.get(pod.name)
+        return None if space is None else space.waiting.signature(pod.name)
 
     def wait_unreported(self, pod: Pod) -> None:
         """Record that a Pod waits, and that the reason has not been reported."""
-        self._begin_to_wait(pod)
-        self._space(pod.namespace).waiting[pod.name] = _UNREPORTED
+        self._space(pod.namespace).waiting.put(pod, _UNREPORTED)
 
     def waiting(self, namespace: str) -> list[Key]:
-        """Return the waiting Pods of a namespace, the longest waiting first."""
+        """Return the waiting Pods of a namespace in their order."""
         space = self._spaces.get(namespace)
         return [] if space is None else [(namespace, name) for name in space.waiting]
+
+    def note_refusals(self, pod: Pod) -> None:
+        """Note what super clusters say on a Pod that have got slices of its namespace since it was seen."""
+        if pod.said:
+            self._note_refusals(pod, pod.seen_at)
+
+    def tried_sooner(self, namespace: str) -> list[Key]:
+        """Return some Pods that stay where they are refused and may be tried elsewhere sooner, since something has changed there.
+
+        The next call returns others.
+        """
+        found = [(namespace, name) for name in islice(self._tried_sooner.get(namespace, ()), MOST_TRIED)]
+        for key in found:
+            _forget(self._tried_sooner, key)
+        return found
+
+    def are_tried_sooner(self, namespace: str) -> bool:
+        """Return whether `tried_sooner` has any."""
+        return namespace in self._tried_sooner
+
+    def _note_changed(self, super_id: str, namespace: str) -> None:
+        standing = self._spaces.get(namespace, _NO_SPACE).standing
+        for _, name in self.refusals.changed(super_id, namespace):
+            if name in standing:
+                self._tried_sooner.setdefault(namespace, {})[name] = None
 
     def _note_refusals(self, pod: Pod, now: float) -> None:
         space = self._spaces.get(pod.namespace)
@@ -391,31 +432,40 @@ class PodAccounting:
         """Forget that a Pod stays where it is, and the reason that was reported."""
         space = self._spaces.get(key[0])
         if space is not None and space.standing:
-            space.standing.pop(key[1], None)
+            space.standing.pop(key[1])
+            _forget(self._tried_sooner, key)
 
     def standing(self, namespace: str) -> list[Key]:
         """Return the Pods of a namespace that stay where they are; see `Stand`."""
         space = self._spaces.get(namespace)
         return [] if space is None else [(namespace, name) for name in space.standing]
 
-    def concerned(self, namespace: str, changed: Collection[str] | None) -> Iterator[Key]:
-        """Yield the waiting Pods of a namespace that changes of super clusters may concern.
+    def concerned(self, reason: Reason, namespace: str | None = None) -> Iterator[Key | None]:
+        """Yield the Pods that a change concerns, and None for each that it passes over.
 
-        These are all of them if the namespace has slices on one of these. Otherwise they are the Pods whose claims,
-        RuntimeClass or Services depend on super clusters without slices, too.
+        Of a namespace without slices on the super clusters of the reason, these are the Pods whose claims, RuntimeClass or
+        Services depend on super clusters without slices, too. Pods that are not bound and that slices have left are included.
 
         Args:
-            namespace: the namespace.
-            changed: ids of the super clusters; None for all Pods.
+            reason: what has changed.
+            namespace: the namespace; None for all.
         """
-        space = self._spaces.get(namespace)
-        if space is None:
-            return
-        near = changed is None or not space.granted.isdisjoint(changed)
-        for name in (*space.waiting, *space.standing):
+        for each in list(self._names) if namespace is None else (namespace,):
+            yield from self._concerned(each, reason)
+
+    def _concerned(self, namespace: str, reason: Reason) -> Iterator[Key | None]:
+        space = self._spaces.get(namespace, _NO_SPACE)
+        near = reason.supers is None or not space.granted.isdisjoint(reason.supers)
+        for name in (*space.waiting.names(), *space.standing.names()):
             pod = self.pods.get((namespace, name))
-            if pod is not None and (near or _depends_on_all(pod)):
-                yield pod.key
+            yield pod.key if pod is not None and (near or _depends_on_all(pod)) else None
+        if reason.pods or space.shares.keys() - space.granted:
+            others = list(self._names.get(namespace, ()))
+        else:
+            others = list(self._claimants.get(namespace, ())) if reason.claimants else []
+        for name in others:
+            waits = name in space.waiting or name in space.standing
+            yield None if waits else (namespace, name)
 
     def waiting_count(self) -> int:
         """Return how many Pods wait."""
@@ -425,10 +475,12 @@ class PodAccounting:
         """Return the namespaces with shares or Pods."""
         return list(self._spaces)
 
-    def fitting(self, namespace: str, views: Mapping[str, SuperView], now: float = 0.0) -> Iterable[Key]:
-        """Return the waiting Pods that together fit into the free part of the shares, in their order.
+    def fitting(self, namespace: str, views: Mapping[str, SuperView], now: float = 0.0) -> list[Key]:
+        """Return waiting Pods that together fit into the free part of the shares, in their order.
 
-        After them come the Pods that fit on another super cluster than the one that refuses them.
+        After them come the Pods that fit on another super cluster than the one that refuses them. A call looks at a bounded
+        number of Pods. While `searching` says so, the next call continues where this one ends. It begins with the first in the
+        order again, since what was freed meanwhile is theirs before it is that of others.
 
         Args:
             namespace: the namespace.
@@ -438,61 +490,85 @@ class PodAccounting:
         space = self._spaces.get(namespace)
         if space is None or not (space.waiting or space.standing):
             return []
-        room = Room(space.open_shares(), partial(self._may_use, views, now), now)
-        standing = (pod for name in space.standing if (pod := self.pods.get((namespace, name))) is not None)
-        return [
-            pod.key for pod in (*ranked(self._waiting_pods(space, namespace)), *standing) if room.take(pod)
-        ]
+        room, find = self._room(space, views, now), partial(self._find, namespace)
+        line, after = space.round or (0, None)
+        found: list[str] = []
+        if line or after is not None:
+            before = None if after is None or line else (after[0], after[1] + 1, "")
+            found, last = serve(space.waiting, find, room, before=before, most=MOST_AHEAD)
+            self._hold_for_patient(space, namespace, room, last, before)
+        for number, each in enumerate((space.waiting, space.standing)[line:], line):
+            more, after = serve(each, find, room, after=after)
+            found += more
+            if after is not None:
+                space.round = number, after
+                break
+        else:
+            space.round, space.again = (0, None) if space.again else None, False
+        if room.held and space.patient not in space.waiting:
+            space.patient = next(iter(room.held.values()))
+        return [(namespace, name) for name in found]
 
-    def _first_waiting(self, space: Space, namespace: str) -> list[Pod]:
-        """Return the first waiting Pods in their order, at least half of `MOST_AHEAD`.
+    def searching(self, namespace: str) -> bool:
+        """Return whether a search for Pods that fit has not ended."""
+        space = self._spaces.get(namespace)
+        return space is not None and space.round is not None
 
-        They are remembered, so that a decision takes little time however many Pods wait.
-        """
-        names = [name for name in self._first.get(namespace, ()) if name in space.waiting]
-        if 2 * len(names) < MOST_AHEAD and len(names) < len(space.waiting):
-            names = [pod.name for pod in ranked(self._waiting_pods(space, namespace))[:MOST_AHEAD]]
-        self._first[namespace] = names
-        return [pod for name in names if (pod := self.pods.get((namespace, name))) is not None]
-
-    def _begin_to_wait(self, pod: Pod) -> None:
-        """Forget which Pods are first if one that begins to wait may be among them."""
-        first = self._first.get(pod.namespace)
-        if first is None or pod.name in self._space(pod.namespace).waiting:
-            return
-        last = self.pods.get((pod.namespace, first[-1])) if first else None
-        if len(first) < MOST_AHEAD or pod.name in first or last is None or pod.priority > last.priority:
-            del self._first[pod.namespace]
-
-    def _waiting_pods(self, space: Space, namespace: str) -> list[Pod]:
-        found = (self.pods.get((namespace, name)) for name in space.waiting)
-        return [pod for pod in found if pod is not None]
-
-    def _may_use(self, views: Mapping[str, SuperView], now: float, pod: Pod, share: Share) -> bool:
-        """Return whether anything but the room keeps a Pod from a share."""
-        if pod.refused and share.super_id == pod.label:
+    def search_again(self, namespace: str) -> bool:
+        """Note that room was freed, so that the search which is under way is repeated. Return whether Pods wait for room."""
+        space = self._spaces.get(namespace)
+        if space is None or not (space.waiting or space.standing):
             return False
+        space.again = space.round is not None
+        return True
+
+    def _room(self, space: Space, views: Mapping[str, SuperView], now: float) -> Room:
+        return Room(space.open_shares(), partial(self._usable, views, now), now)
+
+    def _find(self, namespace: str, name: str) -> Pod | None:
+        return self.pods.get((namespace, name))
+
+    def _refile(self, pod: Pod) -> None:
+        space = self._spaces.get(pod.namespace)
+        if space is not None:
+            space.waiting.refile(pod)
+            space.standing.refile(pod)
+
+    def _hold_for_patient(
+        self, space: Space, namespace: str, room: Room, last: Place | None, before: Place | None
+    ) -> None:
+        """Let the Pod take or hold its room that has waited for long, if it is among those that are not compared."""
+        patient = self._find(namespace, space.patient) if space.patient in space.waiting else None
+        if patient is None or last is None:
+            return
+        place = space.waiting.place(patient)
+        if last < place and (before is None or place < before):
+            room.take(patient)
+
+    def _usable(self, views: Mapping[str, SuperView], now: float, pod: Pod) -> Usable:
+        """Return whether anything but the room keeps a Pod from a share, as a function of the share."""
         refused = self.refusals.holding(pod.key, now) if pod.refused else {}
-        found = refusals(
-            share,
-            pod.needs,
-            views,
-            claim_filter.steps(self._claim_needs(pod, views))[-1],
-            self._kept(pod, views),
-            refused=refused,
-        )
-        return all(each.filter == ROOM for each in found)
+        claims, kept = claim_filter.steps(self._claim_needs(pod, views))[-1], self._kept(pod, views)
+
+        def test(share: Share) -> bool:
+            if pod.refused and share.super_id == pod.label:
+                return False
+            return usable(share, pod.needs, views, claims, kept, refused=refused)
+
+        return test
 
     def _turns(
         self, pod: Pod, shares: Iterable[Share], views: Mapping[str, SuperView], now: float
     ) -> dict[str, str]:
         """Return the shares with room for a Pod that are not for it, since others wait and are ahead of it."""
         space = self._space(pod.namespace)
-        able = [share for share in shares if share.fits(pod.needs.requests)] if space.waiting else []
-        ahead = ahead_of(pod, self._first_waiting(space, pod.namespace)) if able else []
-        if not ahead:
+        if not (space.waiting and any(share.fits(pod.needs.requests) for share in shares)):
             return {}
-        return give_way(pod, ahead, Room(space.open_shares(), partial(self._may_use, views, now), now))
+        room, before = self._room(space, views, now), space.waiting.place(pod)
+        find = partial(self._find, pod.namespace)
+        _, last = serve(space.waiting, find, room, before=before, most=MOST_AHEAD)
+        self._hold_for_patient(space, pod.namespace, room, last, before)
+        return room.refusals(pod)
 
     def decides_at_once(self, namespace: str) -> bool:
         """Return whether a new Pod of a namespace is decided at once, if it leaves room for those that are `undecided`.
@@ -562,16 +638,16 @@ class PodAccounting:
         self._spaces[namespace].shares[super_id].release(requests)
         self._tidy(namespace)
 
-    def users(self, namespace: str, claim: str, resource: Resource = PERSISTENT_VOLUME_CLAIMS) -> list[Pod]:
-        """Return the Pods that use a claim."""
-        return [self.pods[key] for key in self._users.get((resource.plural, namespace, claim), ())]
-
-    def with_claims(self, namespace: str | None = None) -> list[Pod]:
-        """Return the Pods that use claims and are not bound, in a namespace or in all."""
-        users = (
-            key for (_, home, _), keys in self._users.items() if namespace in (None, home) for key in keys
-        )
-        return [pod for key in dict.fromkeys(users) if not (pod := self.pods[key]).needs.node]
+    def users(
+        self,
+        namespace: str,
+        claim: str,
+        resource: Resource = PERSISTENT_VOLUME_CLAIMS,
+        most: int | None = None,
+    ) -> list[Pod]:
+        """Return the Pods that use a claim, but no more than `most`."""
+        keys = self._users.get((resource.plural, namespace, claim), ())
+        return [self.pods[key] for key in islice(keys, most)]
 
     def share(self, namespace: str, super_id: str) -> Share | None:
         """Return the share of a namespace on a super cluster; None if it has none."""
@@ -618,6 +694,7 @@ class PodAccounting:
         if pod is None or pod.version != version or pod.services == services:
             return False
         pod.services = services
+        self._refile(pod)
         self._charge(pod)
         return True
 
@@ -636,19 +713,17 @@ class PodAccounting:
     def _note_claims(self, before: Pod | None, now: Pod | None) -> None:
         """Keep the index of the Pods that use each claim."""
         if before is not None:
+            _forget(self._claimants, before.key)
             for claim in _claims_of(before):
                 users = self._users[claim]
                 users.discard(before.key)
                 if not users:
                     del self._users[claim]
         if now is not None:
+            if (now.needs.claims or now.needs.devices) and not now.needs.node:
+                self._claimants.setdefault(now.namespace, {})[now.name] = None
             for claim in _claims_of(now):
                 self._users.setdefault(claim, set()).add(now.key)
-
-    def left_behind(self) -> list[Pod]:
-        """Return the Pods of fixed names that are not bound, and assigned to a super cluster that their slices have left."""
-        left = any(space.shares.keys() - space.granted for space in self._spaces.values())
-        return [pod for pod in self.pods.values() if not pod.needs.node and self._left(pod)] if left else []
 
     def _left(self, pod: Pod) -> bool:
         """Return whether a Pod of a fixed name is assigned to a super cluster that its slices have left."""
@@ -728,7 +803,7 @@ class PodAccounting:
     def _space(self, namespace: str) -> Space:
         space = self._spaces.get(namespace)
         if space is None:
-            space = self._spaces[namespace] = Space({}, frozenset(), {}, {})
+            space = self._spaces[namespace] = Space({})
         return space
 
     def _share(self, namespace: str, super_id: str) -> Share:
@@ -746,8 +821,16 @@ class PodAccounting:
                 del space.shares[super_id]
         if not (space.shares or space.waiting or space.standing):
             self._gave_way.pop(namespace, None)
-            self._first.pop(namespace, None)
             del self._spaces[namespace]
+
+
+def _forget(names: dict[str, dict[str, None]], key: Key) -> None:
+    """Remove a Pod from names by namespace."""
+    found = names.get(key[0])
+    if found is not None:
+        found.pop(key[1], None)
+        if not found:
+            del names[key[0]]
 
 
 def _depends_on_all(pod: Pod) -> bool:

@@ -41,7 +41,8 @@ class Refusals:
         self._of: dict[
             Key, tuple[str, dict[str, _Refusal]]
         ] = {}  # Pod -> its UID, and super cluster -> refusal
-        self._by_super: dict[str, dict[Key, None]] = {}
+        # Super cluster -> namespace -> the Pods that it has refused, if nothing has changed there since.
+        self._unchanged: dict[str, dict[str, dict[Key, None]]] = {}
 
     def note(self, pod: Pod, now: float, granted: Collection[str]) -> None:
         """Note what is said on a Pod. A refusal counts from when it is first seen until the Pod is assigned there again.
@@ -67,8 +68,10 @@ class Refusals:
             return
         found = {}
         for super_id, each in said.items():
-            found[super_id] = kept.get(super_id) or _Refusal(now, each.returns, each.why)
-            self._by_super.setdefault(super_id, {})[pod.key] = None
+            found[super_id] = refusal = kept.get(super_id) or _Refusal(now, each.returns, each.why)
+            if not refusal.changed:
+                spaces = self._unchanged.setdefault(super_id, {})
+                spaces.setdefault(pod.namespace, {})[pod.key] = None
         self._of[pod.key] = (pod.uid, found)
 
     def forget(self, key: Key) -> None:
@@ -82,12 +85,14 @@ class Refusals:
         Returns:
             The Pods that it has refused and that may be tried there again after `until`.
         """
-        found = []
-        for key in self._by_super.get(super_id, ()):
-            refusal = self._of[key][1][super_id]
-            if namespace in (None, key[0]) and not refusal.changed:
-                refusal.changed = True
-                found.append(key)
+        spaces = self._unchanged.get(super_id, {})
+        found: list[Key] = []
+        for each in list(spaces) if namespace is None else (namespace,):
+            found += spaces.pop(each, ())
+        for key in found:
+            self._of[key][1][super_id].changed = True
+        if not spaces:
+            self._unchanged.pop(super_id, None)
         return found
 
     def holding(self, key: Key, now: float) -> dict[str, str]:
@@ -118,7 +123,10 @@ class Refusals:
         return len(self._of)
 
     def _unlink(self, super_id: str, key: Key) -> None:
-        keys = self._by_super.get(super_id, {})
+        spaces = self._unchanged.get(super_id, {})
+        keys = spaces.get(key[0], {})
         keys.pop(key, None)
         if not keys:
-            self._by_super.pop(super_id, None)
+            spaces.pop(key[0], None)
+        if not spaces:
+            self._unchanged.pop(super_id, None)

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from vcsync.kube.errors import NotFound
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.reflector import Reflector
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS, Resource
+from vcsync.objects.budget import Budget
 from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import (
@@ -24,13 +26,14 @@ from vcsync.podscheduler.accounting import (
     Stand,
     Wait,
     Withdraw,
-    unmarked,
 )
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
 from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedulable, withdrawal
 from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
+from vcsync.podscheduler.revisits import ALL, Reason, Revisits
 from vcsync.podscheduler.together import KeptServices
+from vcsync.podscheduler.turns import filter_steps
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.resources import Resources, add
 from vcsync.scheduling.shares import PodDecision
@@ -42,6 +45,12 @@ NEW_NAMESPACE_SECONDS = 2.0
 """Seconds until a Pod in a namespace without slices is reported as waiting: a new namespace gets its slices meanwhile."""
 MOST_EXPECTED = 1000
 """Most promises of a tenant while another process asks for more, so that a flood of requests takes little memory."""
+
+
+MOST_USERS = 100
+"""Number of Pods of one claim beyond which a change of it looks at them in pieces."""
+EVERYWHERE: Key = ("", "")
+"""Item of the queue: `wake` for all namespaces."""
 
 
 class ClaimHeld(Exception):
@@ -142,6 +151,8 @@ class TenantPods:
         self._add_after = add_after
         self._clock = clock
         self._begun = False
+        self._revisits: dict[str, Revisits] = {}
+        self._everywhere = Revisits(self.accounting.concerned)
         self.promises = Promises(self.accounting, clock, self._freed, on_written, promise_counts)
         self._version = version
         self._checked: set[str] = set()  # namespaces whose promises are looked at again later
@@ -149,8 +160,8 @@ class TenantPods:
     def begin(self) -> None:
         """Enqueue the Pods that need a decision, now that all Pods and shares are counted."""
         self._begun = True
-        for pod in list(self.accounting.pods.values()):
-            self._enqueue_unless_settled(pod)
+        self._everywhere.ask(ALL)
+        self.wake("")
 
     def observe(self, change: Change) -> None:
         """Count a change of a Pod (in the form of `slim`)."""
@@ -165,39 +176,69 @@ class TenantPods:
         self._enqueue_unless_settled(pod)
 
     def claim_changed(self, namespace: str, name: str, resource: Resource = PERSISTENT_VOLUME_CLAIMS) -> None:
-        """Enqueue the Pods that use a claim and need a decision."""
-        for pod in self.accounting.users(namespace, name, resource):
+        """Look again at the Pods that use a claim."""
+        users = self.accounting.users(namespace, name, resource, MOST_USERS + 1)
+        if len(users) > MOST_USERS:
+            self._look_again(Reason(claimants=True), namespace)
+            return
+        for pod in users:
             self._enqueue_unless_settled(pod)
 
-    def claims_may_move(self, namespace: str | None = None) -> None:
-        """Enqueue the Pods with claims that need a decision, in a namespace or in all: claims without volume may move."""
-        if self._begun:
-            for pod in self.accounting.with_claims(namespace):
-                self._enqueue_unless_settled(pod)
+    def claims_may_move(self, namespace: str) -> None:
+        """Look again at the Pods of a namespace that use claims: claims without volume may move."""
+        self._look_again(Reason(claimants=True), namespace)
 
     def grant(self, namespace: str, size: Mapping[str, int], placements: Mapping[str, int]) -> None:
-        """Set the slices of a namespace, and enqueue its Pods that need a decision."""
-        if self.accounting.grant(namespace, size, placements) and self._begun:
-            for pod in [pod for pod in self.accounting.pods.values() if pod.namespace == namespace]:
-                self._enqueue_unless_settled(pod)
+        """Set the slices of a namespace, and look again at its Pods."""
+        if self.accounting.grant(namespace, size, placements):
+            self._look_again(ALL, namespace)
 
     def pool_changed(self, changed: frozenset[str] | None = None) -> None:
-        """Enqueue the waiting Pods that a change of the pool concerns, and those on lost super clusters.
+        """Look again at the waiting Pods that a change of the pool concerns, and at those on lost super clusters.
 
         Args:
             changed: ids of the super clusters that have changed; None if all Pods are concerned.
         """
-        for namespace in self.accounting.namespaces() if self._begun else ():
-            for key in self.accounting.concerned(namespace, changed):
-                self._add(key, False)
-        self.claims_may_move()
-        views = self._views()
-        for pod in self.accounting.left_behind() if self._begun else ():
-            self._enqueue_unless_settled(pod)
-        if self._begun and any(view.health is Health.LOST for view in views.values()):
-            for pod in list(self.accounting.pods.values()):
-                if pod.needs.node and unmarked(pod, views):
-                    self._add(pod.key, False)
+        lost = any(view.health is Health.LOST for view in self._views().values())
+        if self._begun:
+            self._everywhere.ask(Reason(pods=lost, claimants=True, supers=changed))
+            self._add(EVERYWHERE, False)
+
+    def _look_again(self, reason: Reason, namespace: str) -> None:
+        """Enqueue the Pods of a namespace that a change concerns: the first ones at once, the others in later turns."""
+        if not self._begun:
+            return
+        revisits = self._revisits.get(namespace)
+        if revisits is None:
+            pods = partial(self.accounting.concerned, namespace=namespace)
+            revisits = self._revisits[namespace] = Revisits(pods)
+        begins = not revisits.pending
+        revisits.ask(reason)
+        if begins:
+            self._go_on(namespace)
+
+    def _go_on(self, namespace: str) -> None:
+        revisits = self._revisits.get(namespace)
+        if revisits is None:
+            return
+        self._revisit(revisits)
+        if revisits.pending:
+            self._add((namespace, ""), False)
+        else:
+            del self._revisits[namespace]
+
+    def _revisit(self, revisits: Revisits) -> None:
+        """Enqueue Pods that are to be looked at again and need a decision, for a bounded number of steps."""
+        budget = Budget("a look at Pods")
+        for key in revisits:
+            pod = None if key is None else self.accounting.pods.get(key)
+            budget.spend()
+            if pod is not None:
+                budget.spend(filter_steps(pod))
+                self.accounting.note_refusals(pod)
+                self._enqueue_unless_settled(pod, urgent=not pod.needs.node)
+            if budget.piece_ended():
+                return
 
     def capacity_changed(self, super_id: str) -> None:
         """Enqueue the Pods that a super cluster has refused, since its nodes or its capacity have changed."""
@@ -207,17 +248,31 @@ class TenantPods:
                 self._add_after(key, self.accounting.refusals.until(key, super_id, self._clock()))
 
     def wake(self, namespace: str) -> None:
-        """Enqueue the waiting Pods of a namespace that may fit now, after ending the promises whose time is over."""
+        """Enqueue the waiting Pods of a namespace that may fit now, after ending the promises whose time is over.
+
+        This looks at a bounded number of Pods, and enqueues the namespace again if others follow.
+
+        Args:
+            namespace: the namespace; empty to look again at Pods of all.
+        """
+        if not namespace:
+            self._revisit(self._everywhere)
+            if self._everywhere.pending:
+                self._add(EVERYWHERE, False)
+            return
+        self._go_on(namespace)
         self._checked.discard(namespace)
         self.promises.expire(namespace, self._version())
         self._check_later(namespace)
         now = self._clock()
         for key in self.accounting.fitting(namespace, self._views(), now):
             self._add(key, False)
-        for key in self.accounting.standing(namespace):
+        for key in self.accounting.tried_sooner(namespace):
             again = self.accounting.refusals.next_end(key, now, without=self.accounting.pods[key].label)
             if again is not None:
                 self._add_after(key, again)
+        if self.accounting.searching(namespace) or self.accounting.are_tried_sooner(namespace):
+            self._add((namespace, ""), False)
 
     def regroup(self, namespace: str, pods: Iterable[Envelope]) -> None:
         """Note for the Pods of a namespace, as listed, which Services keep them together; and enqueue those that wait."""
@@ -225,8 +280,8 @@ class TenantPods:
         for pod in pods:
             services = self._services.selecting(namespace, pod.labels)
             changed |= self.accounting.regroup(pod.key, pod.resource_version, services)
-        for key in self.accounting.waiting(namespace) if changed and self._begun else ():
-            self._add(key, False)
+        if changed:
+            self._look_again(Reason(supers=None), namespace)
 
     def promise(
         self,
@@ -340,6 +395,7 @@ class TenantPods:
         pod = self.accounting.pods.get(key)
         if pod is None:
             return Outcome("left")
+        self.accounting.note_refusals(pod)
         if pod.returned:
             self.accounting.let_go(key)  # its room elsewhere is free for itself now
         verdict = self.accounting.decide(pod, self._views(), self._clock())
@@ -463,16 +519,16 @@ class TenantPods:
         self._writer.emit(pod, message)
         return outcome
 
-    def _enqueue_unless_settled(self, pod: Pod) -> None:
+    def _enqueue_unless_settled(self, pod: Pod, *, urgent: bool = True) -> None:
         if not self._begun:
             return
         if self.accounting.settled(pod, self._views()):
             self.accounting.stop_standing(pod.key)
         else:
-            self._add(pod.key, self.accounting.reported(pod) is None)
+            self._add(pod.key, urgent and self.accounting.reported(pod) is None)
 
     def _freed(self, namespace: str) -> None:
-        if self._begun and (self.accounting.waiting(namespace) or self.accounting.standing(namespace)):
+        if self._begun and self.accounting.search_again(namespace):
             self._add((namespace, ""), False)
 
 

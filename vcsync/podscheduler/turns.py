@@ -5,45 +5,27 @@ A Pod may pass those ahead of it that fit nowhere, so that a large one does not 
 namespace holds a share in this way, the first in the order that fits into the share's slices at all.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from collections.abc import Callable, Iterable, Mapping
 
+from vcsync.objects.budget import PIECE_STEPS
 from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.waiting import Place, Waiting, Walk
 from vcsync.scheduling.scores import FULL
 from vcsync.scheduling.shares import Share
+from vcsync.scheduling.slices import PODS
 
 PATIENCE_SECONDS = 300.0
 """Seconds for which others may pass a Pod that fits nowhere."""
 MOST_AHEAD = 100
-"""Number of waiting Pods, the first in the order, to which another Pod gives way. Each decision compares with all of them."""
+"""Number of waiting Pods, the first in the order, with which each decision compares. Equal ones that find no room count once."""
+MOST_STEPS = PIECE_STEPS
+"""Steps of about a microsecond after which a comparison with waiting Pods ends."""
+_FILTER_STEPS = 5  # of the filters for one share, and of each claim or Service of a Pod
+_NAMES_A_STEP = 16  # super clusters in a Pod's node selector that are compared in a step
+_LEAST = {PODS: 1000}
 
-MayUse = Callable[[Pod, Share], bool]
+Usable = Callable[[Share], bool]
 """Returns whether anything but the room keeps a Pod from a share."""
-
-
-def ranked(waiting: Iterable[Pod]) -> list[Pod]:
-    """Return Pods in their order.
-
-    Args:
-        waiting: the Pods, the longest waiting first.
-    """
-    return sorted(waiting, key=lambda pod: -pod.priority)
-
-
-def ahead_of(pod: Pod, waiting: Iterable[Pod]) -> list[Pod]:
-    """Return the waiting Pods to which another one gives way, in their order.
-
-    Args:
-        pod: the Pod. If it does not wait, it comes after all others of its priority.
-        waiting: the Pods that wait, the longest waiting first.
-    """
-    before = []
-    passed = False
-    for each in waiting:
-        passed = passed or each.key == pod.key
-        if each.priority > pod.priority or (each.priority == pod.priority and not passed):
-            before.append(each)
-    return nsmallest(MOST_AHEAD, before, key=lambda each: -each.priority)
 
 
 class Room:
@@ -51,26 +33,41 @@ class Room:
 
     Attributes:
         held: super cluster whose share is held -> name of the Pod that it is held for.
+        steps: steps of about a microsecond that were taken.
 
     Args:
         shares: the shares; they are not changed.
-        may_use: see `MayUse`.
+        usable: returns the shares that a Pod may use, but for their room.
         now: monotonic seconds.
     """
 
-    def __init__(self, shares: Iterable[Share], may_use: MayUse, now: float) -> None:
+    def __init__(self, shares: Iterable[Share], usable: Callable[[Pod], Usable], now: float) -> None:
         self._shares = [Share(each.super_id, each.capacity, dict(each.used), each.pods) for each in shares]
-        self._may_use = may_use
+        self._open = [share for share in self._shares if share.fits(_LEAST)]
+        self._usable = usable
         self._now = now
         self.held: dict[str, str] = {}
+        self.steps = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no share has room for any Pod."""
+        return not self._open
 
     def take(self, pod: Pod) -> str:
         """Give a Pod room, and return the super cluster; empty if it fits nowhere."""
         requests = pod.needs.requests
-        for share in self._shares:
-            if share.super_id not in self.held and share.fits(requests) and self._may_use(pod, share):
-                share.charge(requests)
-                return share.super_id
+        usable: Usable | None = None
+        for share in self._open:
+            self.steps += 1
+            if share.fits(requests):
+                self.steps += filter_steps(pod)
+                usable = usable or self._usable(pod)
+                if usable(share):
+                    share.charge(requests)
+                    if not share.fits(_LEAST):
+                        self._open.remove(share)
+                    return share.super_id
         if not self.held and self._now - pod.seen_at >= PATIENCE_SECONDS:
             self._hold(pod)
         return ""
@@ -89,19 +86,59 @@ class Room:
 
     def _hold(self, pod: Pod) -> None:
         requests = pod.needs.requests
-        able = [
-            share for share in self._shares if _fits_at_all(share, requests) and self._may_use(pod, share)
-        ]
+        self.steps += len(self._open) * (1 + filter_steps(pod))
+        usable = self._usable(pod)
+        able = [share for share in self._open if _fits_at_all(share, requests) and usable(share)]
         if able:
             best = min(able, key=lambda share: (_lack(share, requests), share.super_id))
             self.held[best.super_id] = pod.name
+            self._open.remove(best)
 
 
-def give_way(pod: Pod, ahead: Sequence[Pod], room: Room) -> dict[str, str]:
-    """Return the shares that are not for a Pod, since others are ahead of it: super cluster -> reason."""
-    for each in ahead:
-        room.take(each)
-    return room.refusals(pod)
+def serve(
+    waiting: Waiting,
+    find: Callable[[str], Pod | None],
+    room: Room,
+    *,
+    after: Place | None = None,
+    before: Place | None = None,
+    most: int | None = None,
+) -> tuple[list[str], Place | None]:
+    """Give waiting Pods room in their order, until the room has taken `MOST_STEPS` steps. It looks at one Pod at least.
+
+    Args:
+        waiting: the Pods.
+        find: returns a Pod by its name.
+        room: the room.
+        after: begins after this place.
+        before: ends before this place.
+        most: ends after this number of Pods.
+
+    Returns:
+        The names of the Pods that find room, and the place of the last one that was looked at, if others follow it.
+    """
+    found: list[str] = []
+    walk, looked, last, took = Walk(waiting, after), 0, after, False
+    while not room.full:
+        place = walk.next(took=took)
+        if place is None or (before is not None and place >= before):
+            break
+        if looked and (looked == most or room.steps >= MOST_STEPS):
+            return found, last
+        pod, last = find(place[2]), place
+        took = pod is not None and bool(room.take(pod))
+        looked += 1
+        room.steps += 1
+        if took:
+            found.append(place[2])
+    return found, None
+
+
+def filter_steps(pod: Pod) -> int:
+    """Return the steps of the filters of a Pod for one share."""
+    needs = pod.needs
+    filters = 1 + len(needs.claims) + len(needs.devices) + len(pod.services)
+    return _FILTER_STEPS * filters + len(needs.supers or needs.avoided) // _NAMES_A_STEP
 
 
 def _fits_at_all(share: Share, requests: Mapping[str, int]) -> bool:

@@ -1,6 +1,6 @@
 """Selects the super cluster for one Pod among those on which its namespace has slices."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -183,18 +183,46 @@ def refusals(
     autoscaler may add nodes for the Pod. So is one that recovers, and one that drains, as long as the namespace still has
     slices there: it may have no others.
     """
-    view = views.get(share.super_id)
-    messages = [(name, test(share, needs, view)) for name, test in _FILTERS]
-    messages.append((RUNTIME_CLASS, runtime_refusal(needs.runtime_class, share.super_id, views)))
-    if claims:
-        messages.append((CLAIMS, claim_filter.refusal(claims, share.super_id, view)))
-    if kept:
-        messages.append((KEEP_TOGETHER, together.refusal(kept, share.super_id)))
-    if refused:
-        messages.append((REFUSED, refused.get(share.super_id)))
+    messages = list(_messages(share, needs, views, claims=claims, kept=kept, refused=refused))
     if turns and not any(name == ROOM and message for name, message in messages):
         messages.append((TURN, turns.get(share.super_id)))
     return tuple(Refusal(name, message) for name, message in messages if message is not None)
+
+
+def usable(
+    share: Share,
+    needs: PodNeeds,
+    views: Mapping[str, SuperView],
+    claims: Sequence[ClaimNeed] = (),
+    kept: Sequence[Kept] = (),
+    *,
+    refused: Mapping[str, str] = _NONE,
+) -> bool:
+    """Return whether nothing but the room keeps a Pod from a share. This ends at the first reason."""
+    messages = _messages(share, needs, views, claims=claims, kept=kept, refused=refused)
+    return all(message is None for name, message in messages if name != ROOM)
+
+
+def _messages(
+    share: Share,
+    needs: PodNeeds,
+    views: Mapping[str, SuperView],
+    *,
+    claims: Sequence[ClaimNeed],
+    kept: Sequence[Kept],
+    refused: Mapping[str, str],
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each filter and its reason to refuse the share, None if it does not."""
+    view = views.get(share.super_id)
+    for name, test in _FILTERS:
+        yield name, test(share, needs, view)
+    yield RUNTIME_CLASS, runtime_refusal(needs.runtime_class, share.super_id, views)
+    if claims:
+        yield CLAIMS, claim_filter.refusal(claims, share.super_id, view)
+    if kept:
+        yield KEEP_TOGETHER, together.refusal(kept, share.super_id)
+    if refused:
+        yield REFUSED, refused.get(share.super_id)
 
 
 def score(share: Share, needs: PodNeeds, view: SuperView | None) -> int:

@@ -111,6 +111,13 @@ class Tenant:
                 self.pods.wake(key[0])
         raise AssertionError("it does not settle")
 
+    def look(self) -> None:
+        """Let the scheduler look at the Pods that it is to look at again, and decide on none."""
+        while any(not name for (_, name), _ in self.queue):
+            namespace = next(namespace for (namespace, name), _ in self.queue if not name)
+            self.queue.remove(((namespace, ""), False))
+            self.pods.wake(namespace)
+
     async def pass_time(self) -> None:
         for item, due in self.later:
             self.now = max(self.now, due)

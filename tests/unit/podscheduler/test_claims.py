@@ -20,6 +20,7 @@ from vcsync.podscheduler.claims import (
     snapshot_source,
 )
 from vcsync.podscheduler.pods import Pod, slim
+from vcsync.podscheduler.revisits import Reason
 from vcsync.scheduling.pods import PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -345,11 +346,13 @@ def test_a_claim_with_any_number_of_annotations_costs_little_memory(world: World
 
 
 def test_pods_with_claims_that_are_not_bound_are_known(world: World) -> None:
-    first, _ = world.pod("a", "b", name="first"), world.pod("a", name="second", node="n1.r1")
+    first, second = world.pod("a", "b", name="first"), world.pod("a", name="second")
     world.pod(name="third")
-    assert world.accounting.with_claims() == [first]
-    assert world.accounting.with_claims(NS) == [first]
-    assert world.accounting.with_claims("other") == []
+    for namespace, found in ((None, [first.key, second.key]), (NS, [first.key, second.key]), ("other", [])):
+        assert list(world.accounting.concerned(Reason(claimants=True), namespace)) == found
+    world.pod("a", name="second", node="n1.r1")
+    world.accounting.remove(first.key)
+    assert list(world.accounting.concerned(Reason(claimants=True))) == []
 
 
 # --- Clones ---

@@ -11,6 +11,7 @@ from vcsync.objects.envelope import Envelope, parse
 from vcsync.podscheduler.accounting import Assign, PodAccounting
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment, slim_device_claim
 from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.revisits import Reason
 from vcsync.scheduling.pods import TO_BE_MADE, PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -96,7 +97,7 @@ def test_pods_of_one_claim_go_to_one_super_cluster(world: World) -> None:
     assert world.decided(world.pod("a")) == "r1"
     world.claim("a", label="r2")
     assert world.decided(world.pod("a", name="q")) == "r2"
-    assert {each.name for each in world.accounting.with_claims(NS)} == {"p", "q"}
+    assert list(world.accounting.concerned(Reason(claimants=True))) == [(NS, "p"), (NS, "q")]
 
 
 def test_a_decision_counts_until_it_is_written_for_all_pods(world: World) -> None:

@@ -6,12 +6,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tenant_kit import NS, SIZE, Tenant
 
 from vcsync.fairqueue import FairQueue
-from vcsync.podscheduler.turns import PATIENCE_SECONDS
+from vcsync.podscheduler import accounting
+from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.turns import MOST_STEPS, PATIENCE_SECONDS
+from vcsync.scheduling.pods import PodNeeds
+from vcsync.scheduling.shares import usable
 
 Queue = FairQueue[tuple[str, str]]
 FLOOD = "flood"
@@ -97,6 +102,61 @@ def test_a_flood_takes_no_place_that_another_tenant_has_without_it(weights, floo
         return [tenants[name].home(f"p{number}") for number, (name, _) in enumerate(pods)]
 
     assert homes(flood) == homes(0)
+
+
+@given(weights_of, st.integers(300, 600), st.integers(1, 6))
+@settings(max_examples=15, deadline=None)
+def test_a_tenant_whose_decisions_take_long_takes_no_more_steps_than_its_weight(weights, flood, ends):
+    """Pods end again and again in a namespace where many wait that are all different and fit nowhere.
+
+    Steps are counted as calls of filters, and charged as the worker pool charges time.
+    """
+    work, tenants = stage(weights, {FLOOD: 1, **dict.fromkeys(OTHERS, 20)})
+    for number in range(flood):
+        pod = Pod(
+            NS,
+            f"w{number}",
+            f"w{number}",
+            "1",
+            PodNeeds({"cpu": 1 + number}, supers=("none",)),
+            "",
+            "",
+            False,
+            "",
+        )
+        tenants[FLOOD].pods.accounting.update(pod)
+        tenants[FLOOD].pods.accounting.wait(pod, ())
+    steps: Counter[str] = Counter()
+    counted = ["", 0]
+
+    def filtered(*arguments: object, **named: object) -> bool:
+        counted[1] += 1
+        return usable(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounting, "usable", filtered)
+        for name in OTHERS:
+            for number in range(200):
+                tenants[name].create(f"p{number}", "1m")
+        for _ in range(ends):
+            tenants[FLOOD].pods._freed(NS)
+        while all(work.ready(name) for name in OTHERS):
+            popped = work.pop(now=0.0)
+            assert popped is not None
+            name, item = popped
+            counted[1] = 0
+            if item[1]:
+                asyncio.run(tenants[name].pods.schedule(item))
+            else:
+                tenants[name].pods.wake(item[0])
+                tenants[name].pods._freed(NS)
+            cost = 1 + counted[1] / 10
+            steps[name] += cost
+            work.charge(name, item, cost - 1)
+            work.done(name, item, now=0.0)
+    longest = 1 + MOST_STEPS / 10
+    fair = max(steps[name] / weights[name] for name in OTHERS)
+    assert steps[FLOOD] <= weights[FLOOD] * (fair + 2) + 2 * longest
 
 
 # Within a namespace

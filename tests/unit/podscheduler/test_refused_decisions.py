@@ -320,8 +320,10 @@ async def test_a_super_cluster_without_slices_of_the_namespace_wakes_no_pod():
         await tenant.settle()
     tenant.pods.pool_changed(frozenset({"r2"}))
     tenant.pods.capacity_changed("r2")
+    tenant.look()
     assert tenant.queue == []
     tenant.pods.pool_changed(frozenset({"r1"}))
+    tenant.look()
     assert len(tenant.queue) == 200
 
 

@@ -311,6 +311,7 @@ async def test_waiting_pods_are_scheduled_after_new_pods(tenant):
     assert tenant.queue == [((NS, "p"), True)]
     await tenant.settle()
     tenant.pods.pool_changed()
+    tenant.look()
     assert tenant.queue == [((NS, "p"), False)]
     await tenant.settle()
     tenant.pods.grant(NS, SIZE, {"r1": 1})

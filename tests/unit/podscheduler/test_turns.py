@@ -9,78 +9,103 @@ from msgspec.structs import replace
 from tenant_kit import NS, SIZE, Tenant
 
 from vcsync.api.names import SUPER_CLUSTER
-from vcsync.podscheduler.accounting import PodAccounting
+from vcsync.podscheduler.accounting import Assign, PodAccounting
 from vcsync.podscheduler.pods import Pod
-from vcsync.podscheduler.turns import MOST_AHEAD, PATIENCE_SECONDS, Room, ahead_of, give_way, ranked
+from vcsync.podscheduler.turns import MOST_AHEAD, MOST_STEPS, PATIENCE_SECONDS, Room, serve
+from vcsync.podscheduler.waiting import Waiting, Walk
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.shares import Share
+from vcsync.scheduling.snapshot import Health, SuperView
 
 _numbers = itertools.count()
 
 
-def waiting(cpu: int = 50, *, priority: int = 0, seen_at: float = 0.0) -> Pod:
+def waiting(
+    cpu: int = 50, *, priority: int = 0, seen_at: float = 0.0, supers: tuple[str, ...] | None = None
+) -> Pod:
     name = f"p{next(_numbers)}"
-    needs = PodNeeds({"cpu": cpu})
+    needs = PodNeeds({"cpu": cpu}, supers=supers)
     return Pod(NS, name, name, "1", needs, "", "", False, "", seen_at=seen_at, priority=priority)
 
 
 def room(*free: int, now: float = 0.0) -> Room:
     """Return shares of 100 each with so much free."""
     shares = [Share(f"r{number}", {"cpu": 100}, {"cpu": 100 - each}) for number, each in enumerate(free, 1)]
-    return Room(shares, lambda _pod, _share: True, now)
+    return Room(shares, lambda pod: lambda share: pod.needs.accepts(share.super_id), now)
+
+
+class Line:
+    """Pods that wait, in the order of their coming."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.pods = {each.name: each for each in pods}
+        self.waiting = Waiting()
+        for each in pods:
+            self.waiting.put(each, ())
+
+    def ranked(self) -> list[Pod]:
+        return [self.pods[name] for name in self.waiting]
+
+    def serve(self, free: Room, **options: object) -> tuple[list[str], object]:
+        return serve(self.waiting, self.pods.get, free, **options)
+
+    def give_way(self, pod: Pod, free: Room) -> dict[str, str]:
+        """Return the shares that are not for a Pod, since others are ahead of it."""
+        self.serve(free, before=self.waiting.place(pod))
+        return free.refusals(pod)
 
 
 def test_pods_are_ordered_by_priority_then_by_the_time_that_they_wait():
     first, high, last = waiting(), waiting(priority=10), waiting()
-    assert ranked([first, high, last]) == [high, first, last]
-    assert ahead_of(last, [first, high, last]) == [high, first]
-    assert ahead_of(first, [first, high, last]) == [high]
-    assert ahead_of(high, [first, high, last]) == []
-    new = waiting()
-    assert ahead_of(new, [first, high, last]) == [high, first, last]
+    line = Line(first, high, last)
+    assert line.ranked() == [high, first, last]
+    places = [line.waiting.place(each) for each in (high, first, last, waiting())]
+    assert places == sorted(places)
+    assert line.waiting.place(waiting(priority=10)) < line.waiting.place(first)
 
 
 def test_a_small_pod_passes_a_large_one_that_fits_nowhere():
-    small, large = waiting(20), waiting(90)
-    assert give_way(small, [large], room(50, now=PATIENCE_SECONDS - 1)) == {}
+    assert Line(waiting(90)).give_way(waiting(20), room(50, now=PATIENCE_SECONDS - 1)) == {}
 
 
 def test_a_pod_gives_way_to_one_ahead_that_fits():
-    small, ahead = waiting(20), waiting(40)
-    assert give_way(small, [ahead], room(50)) == {"r1": "has room, which Pods get first that are ahead of it"}
+    refused = Line(waiting(40)).give_way(waiting(20), room(50))
+    assert refused == {"r1": "has room, which Pods get first that are ahead of it"}
+
+
+def test_a_pod_does_not_give_way_to_itself_or_to_those_behind_it():
+    one, other = waiting(20), waiting(40)
+    line = Line(one, other)
+    assert line.give_way(one, room(50)) == {}
+    assert line.give_way(other, room(50)) != {}
 
 
 def test_a_pod_that_has_waited_long_gets_the_next_room_where_it_lacks_least():
     large, small = waiting(90), waiting(20)
-    refused = give_way(small, [large], room(30, 60, now=PATIENCE_SECONDS))
+    refused = Line(large).give_way(small, room(30, 60, now=PATIENCE_SECONDS))
     assert refused == {"r2": f"keeps its room for Pod {large.name}, which is ahead of it"}
 
 
 def test_a_pod_that_fits_into_no_slices_at_all_holds_nothing():
-    assert give_way(waiting(20), [waiting(200)], room(50, now=PATIENCE_SECONDS)) == {}
+    assert Line(waiting(200)).give_way(waiting(20), room(50, now=PATIENCE_SECONDS)) == {}
 
 
 def test_only_one_pod_holds_room():
     large = [waiting(90), waiting(80)]
     free = room(30, 60, now=PATIENCE_SECONDS)
-    give_way(waiting(20), large, free)
+    Line(*large).give_way(waiting(20), free)
     assert free.held == {"r2": large[0].name}
 
 
-def test_a_bounded_number_of_pods_is_compared():
-    many = [waiting() for _ in range(3 * MOST_AHEAD)]
-    urgent = waiting(priority=5)
-    assert ahead_of(waiting(), [*many, urgent]) == [urgent, *many[: MOST_AHEAD - 1]]
+pods_of = st.lists(st.tuples(st.integers(1, 120), st.integers(0, 2)), max_size=12)
 
 
 @given(
-    st.lists(st.integers(0, 100), min_size=1, max_size=4),
-    st.lists(st.tuples(st.integers(1, 120), st.integers(0, 2)), max_size=12),
-    st.sampled_from([0.0, PATIENCE_SECONDS]),
+    st.lists(st.integers(0, 100), min_size=1, max_size=4), pods_of, st.sampled_from([0.0, PATIENCE_SECONDS])
 )
 def test_nobody_takes_the_room_of_a_pod_ahead(free, pods, now):
     """Without those behind it, each Pod gets the same."""
-    order = ranked([waiting(cpu, priority=priority) for cpu, priority in pods])
+    order = Line(*(waiting(cpu, priority=priority) for cpu, priority in pods)).ranked()
     together = room(*free, now=now)
     taken = [together.take(each) for each in order]
     for number, each in enumerate(order):
@@ -95,6 +120,102 @@ def test_nobody_takes_the_room_of_a_pod_ahead(free, pods, now):
             )
             <= left
         )
+
+
+# One look for equal Pods
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=3), pods_of, st.booleans())
+def test_one_look_at_equal_pods_finds_those_that_a_look_at_each_finds(free, pods, patient):
+    now = PATIENCE_SECONDS if patient else 0.0
+    line = Line(*(waiting(20 * (cpu // 20 + 1), priority=priority) for cpu, priority in pods))
+    each = room(*free, now=now)
+    expected = [pod.name for pod in line.ranked() if each.take(pod)]
+    assert line.serve(room(*free, now=now)) == (expected, None)
+
+
+def test_equal_pods_without_room_take_one_look_and_those_with_room_one_each():
+    many = Line(*(waiting(60) for _ in range(500)))
+    full = room(50)
+    many.serve(full)
+    assert full.steps < 5
+    free = room(100, 100)
+    found, rest = many.serve(free)
+    assert (len(found), rest) == (2, None)
+    assert free.steps < 50
+
+
+def test_a_look_ends_after_a_number_of_steps_and_goes_on_where_it_ended():
+    """No two Pods are equal, so each is looked at once, in pieces of about the same size."""
+    pods = [waiting(1000 + number) for number in range(5000)]
+    line, pieces, after, looked = Line(*pods), 0, None, 0
+    while True:
+        free = room(50, 50, 50)
+        found, after = line.serve(free, after=after)
+        assert found == []
+        assert free.steps <= MOST_STEPS + 100
+        pieces, looked = pieces + 1, looked + free.steps
+        if after is None:
+            break
+    assert looked == 4 * len(pods)
+    assert pieces <= looked // MOST_STEPS + 1
+
+
+def test_a_look_ends_when_every_share_is_full():
+    share = Share("r1", {"pods": 1000}, {})
+    pods = [replace(waiting(), needs=PodNeeds({"cpu": number, "pods": 1000})) for number in range(1, 3000)]
+    free = Room([share], lambda _pod: lambda _share: True, 0.0)
+    found, rest = Line(*pods).serve(free)
+    assert (found, rest) == ([pods[0].name], None)
+    assert free.steps < 20
+
+
+def test_a_pod_with_many_names_and_claims_takes_more_steps():
+    plain, free = waiting(), room(100)
+    free.take(plain)
+    for needs in (
+        PodNeeds({"cpu": 1}, supers=tuple(f"s{number}" for number in range(20_000))),
+        PodNeeds({"cpu": 1}, claims=tuple(f"c{number}" for number in range(300))),
+    ):
+        costly = room(100)
+        costly.take(replace(plain, needs=needs))
+        assert costly.steps > 100 * free.steps
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "pop", "change"]),
+            st.integers(0, 12),
+            st.integers(0, 3),
+            st.integers(1, 3),
+        ),
+        max_size=60,
+    )
+)
+def test_the_order_is_kept_however_pods_come_go_and_change(steps):
+    line, order = Waiting(), []
+    pods: dict[str, Pod] = {}
+    for what, number, priority, cpu in steps:
+        name = f"p{number}"
+        pod = replace(waiting(cpu, priority=priority), name=name)
+        if what == "put":
+            line.put(pod, (what,))
+            if name not in order:
+                order.append(name)
+            pods[name] = pod
+        elif what == "pop":
+            assert line.pop(name) == (name in order)
+            order = [each for each in order if each != name]
+        elif name in order:
+            line.refile(pod)
+            pods[name] = pod
+        assert list(line) == sorted(order, key=lambda each: -pods[each].priority)
+        assert (len(line), name in line) == (len(order), name in order)
+        walk, found = Walk(line), []
+        while (place := walk.next(took=True)) is not None:
+            found.append(place[2])
+        assert found == list(line)
 
 
 # In the scheduler
@@ -164,29 +285,19 @@ async def test_a_pod_that_gave_way_follows_as_soon_as_the_one_ahead_is_gone(tena
     assert tenant.home("small") == "r1"
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["wait", "place", "remove"]), st.integers(0, 150), st.integers(0, 3)),
-        max_size=300,
-    )
-)
-def test_the_first_waiting_pods_are_remembered_right(steps):
-    """However Pods begin and stop to wait, the remembered ones are the beginning of the whole order."""
+def test_a_decision_looks_at_a_bounded_number_of_pods_and_no_further():
+    """Each Pod has a higher priority than those before it, so the first in the order change with each of them."""
     accounting = PodAccounting()
     accounting.grant(NS, SIZE, {"r1": 1})
-    for what, number, priority in steps:
-        name = f"p{number}"
-        if what == "wait" and (NS, name) not in accounting.pods:
-            pod = replace(waiting(200, priority=priority), name=name, uid=name)
-            accounting.update(pod)
-            accounting.wait(pod, ())
-        elif what == "place" and (pod := accounting.pods.get((NS, name))) is not None:
-            accounting.assume(pod, "r1")
-        elif what == "remove":
-            accounting.remove((NS, name))
-        if number % 5 == 0:
-            space = accounting._space(NS)
-            whole = ranked(accounting._waiting_pods(space, NS))
-            found = accounting._first_waiting(space, NS)
-            assert found == whole[: len(found)]
-            assert len(found) >= min(len(whole), MOST_AHEAD // 2)
+    for number in range(3 * MOST_AHEAD):
+        pod = waiting(200 + number, priority=number)
+        accounting.update(pod)
+        accounting.wait(pod, ())
+    looked = []
+    find = accounting._find
+    accounting._find = lambda namespace, name: looked.append(name) or find(namespace, name)
+    new = waiting(50)
+    accounting.update(new)
+    verdict = accounting.decide(new, {"r1": SuperView("r1", Health.READY, {})})
+    assert isinstance(verdict, Assign)
+    assert len(looked) == MOST_AHEAD

@@ -53,7 +53,8 @@ class Waves:
         self._add = add
         self._chance = chance
         self._clock = clock
-        self._retry_at: dict[tuple[str, Key], float] = {}
+        self._retry_at: dict[str, float] = {}
+        """Tenant -> monotonic seconds until which it is not asked. With many namespaces it would fill every wave."""
         self.departures = Departures()
 
     async def run(self) -> None:
@@ -66,7 +67,7 @@ class Waves:
         """Release the next wave from every super cluster that is lost."""
         lost = self._pool.lost()
         self.departures.follow(lost, held=self._pool.held)
-        self._retry_at = {each: at for each, at in self._retry_at.items() if each[0] in lost}
+        self._retry_at = {tenant: at for tenant, at in self._retry_at.items() if at > self._clock()}
         for super_id in sorted(lost) if not self._pool.held else ():
             await self._release(super_id, lost[super_id])
 
@@ -88,21 +89,20 @@ class Waves:
             for key in there
             if (policy := self._policy(key[0])) is not None
             and may_leave(policy, lasts)
-            and self._retry_at.get((super_id, key), now) <= now
+            and (policy.policy == "MoveAfter" or self._retry_at.get(key[0], now) <= now)
         ]
         departures = self.departures
         wave = next_wave(there, departures.released(super_id), departures.tried(super_id), due, self._chance)
-        # Together, so that a tenant whose control plane is slow delays the wave by one time limit at most.
-        stays = await asyncio.gather(*(self._stay(super_id, key) for key in wave))
-        if super_id not in self._pool.lost() or self._pool.held:
-            return
-        for key, stay in zip(wave, stays, strict=True):
-            if stay is None:
-                continue
-            self.departures.release(super_id, key, stay)
-            self._add(key)
+        # Each leaves as soon as its tenant has answered. One that is slow delays the next wave by one time limit at most.
+        await asyncio.gather(*(self._let_go(super_id, key) for key in wave))
         if wave:
             _log.info("namespaces leave a lost super cluster", super_cluster=super_id, namespaces=len(wave))
+
+    async def _let_go(self, super_id: str, key: Key) -> None:
+        stay = await self._stay(super_id, key)
+        if stay is not None and super_id in self._pool.lost() and not self._pool.held:
+            self.departures.release(super_id, key, stay)
+            self._add(key)
 
     async def _stay(self, super_id: str, key: Key) -> int | None:
         """Return how many slices must stay; None if that is not known at present."""
@@ -115,6 +115,6 @@ class Waves:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._stateful(key, super_id)
         except (KubeError, TimeoutError) as error:
-            self._retry_at[super_id, key] = self._clock() + RETRY_SECONDS
+            self._retry_at[key[0]] = self._clock() + RETRY_SECONDS
             _log.warning("claims cannot be read, so slices stay", tenant=key[0], error=str(error))
             return None

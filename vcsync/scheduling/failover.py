@@ -1,7 +1,8 @@
 """Waves in which namespaces leave lost super clusters: which may go next, and how many slices must stay. Pure."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
+from heapq import heapify, heappop, heapreplace
 from random import Random
 
 from vcsync.api.specs import DEFAULT_MOVE_SECONDS, Failover
@@ -33,6 +34,30 @@ def wave_size(total: int) -> int:
     return max(SMALLEST_WAVE, total * WAVE_PERCENT // 100)
 
 
+def in_turn(keys: Iterable[Key], most: int, under_way: Mapping[str, int]) -> list[Key]:
+    """Return the first namespaces in turns of their tenants: a tenant with many namespaces takes no more turns than others.
+
+    Args:
+        keys: namespaces, in their order within each tenant.
+        most: how many are returned.
+        under_way: cluster key -> number of the tenant's namespaces that have had their turn before.
+    """
+    found: dict[str, deque[Key]] = {}
+    for key in keys:
+        found.setdefault(key[0], deque()).append(key)
+    turns = [(under_way.get(tenant, 0), place, tenant) for place, tenant in enumerate(found)]
+    heapify(turns)
+    wave: list[Key] = []
+    while turns and len(wave) < most:
+        before, place, tenant = turns[0]
+        wave.append(found[tenant].popleft())
+        if found[tenant]:
+            heapreplace(turns, (before + 1, place, tenant))
+        else:
+            heappop(turns)
+    return wave
+
+
 def next_wave(
     there: Mapping[Key, int],
     released: Mapping[Key, int],
@@ -40,7 +65,7 @@ def next_wave(
     due: Collection[Key],
     chance: Random,
 ) -> list[Key]:
-    """Return the namespaces that may leave a lost super cluster next, in random order.
+    """Return the namespaces that may leave a super cluster next, in random order, and in turns of their tenants.
 
     Those that were released and not decided yet bound the wave. Those that found no room hold back other namespaces of their own
     tenant only, so that no tenant can keep others from leaving.
@@ -58,7 +83,7 @@ def next_wave(
     waiting = sorted(
         key for key in due if there.get(key) and key not in released and stuck[key[0]] < SMALLEST_WAVE
     )
-    return chance.sample(waiting, min(room, len(waiting)))
+    return in_turn(chance.sample(waiting, len(waiting)), room, Counter(key[0] for key in left))
 
 
 def slices_for(amounts: Mapping[str, int], size: Resources) -> int:

@@ -132,6 +132,40 @@ async def test_slices_stay_while_it_is_not_known_what_has_claims(stage: Stage) -
     assert stage.leaving == {"r2": 0}
 
 
+async def test_a_tenant_that_does_not_answer_is_put_aside_with_all_its_namespaces(stage: Stage) -> None:
+    """Those that answer leave with the same wave, and do not wait for it."""
+    stage.ledger.drop(SHOP)
+    silent = [("silent", f"n{number:02}") for number in range(40)]
+    quiet = [("quiet", f"n{number}") for number in range(3)]
+    for key in [*silent, *quiet]:
+        stage.ledger.put(key, Entry(SIZE, {"r2": 1}))
+    stage.policy = STATELESS
+    asked: list[tuple[str, str]] = []
+    answer = asyncio.Event()
+
+    async def stateful(key: tuple[str, str], _super_id: str) -> int:
+        asked.append(key)
+        if key[0] == "silent":
+            await answer.wait()
+            raise KubeError("cut")
+        return 0
+
+    stage.waves._stateful = stateful
+    look = asyncio.create_task(stage.waves.look())
+    while len(asked) < 10:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert sorted(stage.added) == quiet, "tenants take turns, and nobody waits for the one that is silent"
+    answer.set()
+    await look
+    asked.clear()
+    await stage.waves.look()
+    assert asked == []
+    stage.now = RETRY_SECONDS
+    await stage.waves.look()
+    assert {tenant for tenant, _ in asked} == {"silent"}
+
+
 async def test_the_first_wave_of_a_term_does_not_follow_the_last_one_of_another_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,20 @@ def test_a_wave_takes_a_bounded_number_in_an_order_that_the_seed_gives():
     assert wave_size(1000) == 50
 
 
+def test_tenants_take_turns_in_a_wave():
+    """One with a thousand namespaces takes no more of a wave than one with two, until the latter has left."""
+    many = [("acme", f"ns-{number:03}") for number in range(1000)]
+    few = [("umbrella", f"ns-{number}") for number in range(2)]
+    there = dict.fromkeys([*many, *few], 1)
+    for seed in range(5):
+        found = next_wave(there, {}, (), there, Random(seed))
+        assert len(found) == 50
+        assert set(few) < set(found[:4])
+    two, three = (("two", "shop"), ("three", "shop"))
+    there = dict.fromkeys([*many[:20], two, three], 1)
+    assert set(next_wave(there, dict.fromkeys(many[:8], 0), (), there, chance())) == {two, three}
+
+
 def test_the_next_wave_waits_for_those_that_are_not_decided_yet():
     there = dict.fromkeys(keys(50), 1)
     assert wave(there, keys(10)) == []

@@ -15,7 +15,8 @@ from vcsync.api.objects import NamespacePlacement
 from vcsync.kube.errors import KubeError, describe
 from vcsync.nsscheduler.fence import NotLeading
 from vcsync.objects.times import time_text
-from vcsync.scheduling.failover import wave_size
+from vcsync.scheduling.drain_waves import UNDER_WAY_SECONDS
+from vcsync.scheduling.failover import SMALLEST_WAVE, in_turn, wave_size
 from vcsync.scheduling.ledger import Key, Ledger
 from vcsync.scheduling.place import Transfer
 from vcsync.scheduling.rebalance import Board, Move
@@ -26,9 +27,12 @@ LOOK_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 10.0
 """Longest time that a tenant's control plane may take to say which Pods have claims."""
 RETRY_SECONDS: Final = 60.0
-"""Seconds after which a tenant whose control plane refused or did not answer is asked again."""
+"""Seconds after which a tenant whose control plane refused or did not answer is asked again. Requests wait for it for
+`UNDER_WAY_SECONDS`, since nothing else is asked for while they are open."""
 KEPT_SECONDS: Final = 3600
 """Seconds for which a refused request is kept, so that people and the next rebalance see why."""
+_SILENT = "its tenant's control plane does not answer"
+_UNDECIDED = "nothing was decided about the namespace in time"
 _CHANGED = "the namespace has other slices by now than when the moves were asked for"
 _WORSE = "the pool has changed, and the moves would make its score worse"
 
@@ -86,8 +90,12 @@ class Transfers:
         self._now = now
         self._orders: dict[Key, tuple[Transfer, ...]] = {}
         self._decided: dict[Key, str] = {}
-        self._leaving: dict[Key, frozenset[str]] = {}
-        self._retry_at: dict[Key, float] = {}
+        self._ordered_at: dict[Key, float] = {}
+        self._leaving: dict[Key, tuple[frozenset[str], float]] = {}
+        """Namespace -> the super clusters that it has left and that drain it, and the monotonic seconds of that decision."""
+        self._retry_at: dict[str, float] = {}
+        self._silent_since: dict[str, float] = {}
+        """Tenant with open requests -> monotonic seconds since when it does not answer, or is not connected."""
 
     def of(self, key: Key) -> tuple[Transfer, ...]:
         """Return the slices of a namespace that are to move now."""
@@ -123,8 +131,9 @@ class Transfers:
         open_ = {key: each for key, each in asked.items() if not each[1].refused}
         self._orders = {key: order for key, order in self._orders.items() if key in open_}
         self._decided = {key: text for key, text in self._decided.items() if key in self._orders}
-        self._retry_at = {key: at for key, at in self._retry_at.items() if key in open_}
+        self._ordered_at = {key: at for key, at in self._ordered_at.items() if key in self._orders}
         await self._finish(open_)
+        await self._give_up(open_)
         pending = {key: each for key, each in open_.items() if key not in self._orders}
         if pending:
             await self._begin(pending)
@@ -145,25 +154,55 @@ class Transfers:
                 names = ", ".join(sorted({each.target for each in left}))
                 await self._refuse(placement, request, f"{names} could not take the slices: {message}")
             else:
-                self._leaving[key] = frozenset(each.source for each in self._orders[key])
+                self._leaving[key] = frozenset(each.source for each in self._orders[key]), self._clock()
                 await self._write(placement, None)
                 _log.info("slices moved", tenant=key[0], namespace=key[1], placements=message)
             del self._orders[key], self._decided[key]
 
+    async def _give_up(self, open_: dict[Key, tuple[NamespacePlacement, MoveRequest]]) -> None:
+        """Refuse what is not carried out since nobody decides, or since a tenant does not answer or its namespaces do not leave.
+
+        Nothing else is asked for while requests are open.
+        """
+        now = self._clock()
+        tenants = {key[0] for key in open_}
+        silent = {each for each in tenants if each in self._retry_at or not self._connected(each)}
+        self._silent_since = {each: self._silent_since.get(each, now) for each in silent}
+        self._retry_at = {each: at for each, at in self._retry_at.items() if each in tenants}
+        self._leaving = {key: left for key, left in self._leaving.items() if self._is_leaving(key, left[0])}
+        stuck = Counter(key[0] for key, (_, since) in self._leaving.items() if _is_late(since, now))
+        for key, (placement, request) in list(open_.items()):
+            reason = ""
+            if key in self._orders:
+                reason = _UNDECIDED if _is_late(self._ordered_at[key], now) else ""
+            elif _is_late(self._silent_since.get(key[0], now), now):
+                reason = _SILENT
+            elif stuck[key[0]] >= SMALLEST_WAVE:
+                reason = (
+                    f"{stuck[key[0]]} namespaces of its tenant have not left their former super clusters yet"
+                )
+            if reason:
+                self._orders.pop(key, None)
+                del open_[key]
+                await self._refuse(placement, request, reason)
+
     async def _begin(self, pending: dict[Key, tuple[NamespacePlacement, MoveRequest]]) -> None:
-        self._leaving = {key: left for key, left in self._leaving.items() if self._is_leaving(key, left)}
-        room = wave_size(len(self._ledger)) - len(self._orders) - len(self._leaving)
+        now = self._clock()
+        leaving = [key for key, (_, since) in self._leaving.items() if not _is_late(since, now)]
+        under_way = [*self._orders, *leaving]
+        room = wave_size(len(self._ledger)) - len(under_way)
         if room <= 0:
             return
         moves = await self._possible(pending)
-        now = self._clock()
-        wave = [key for key in moves if self._retry_at.get(key, now) <= now][:room]
+        due = (key for key in moves if self._retry_at.get(key[0], now) <= now)
+        wave = in_turn(due, room, Counter(key[0] for key in under_way))
         # Together, so that a tenant whose control plane is slow delays the wave by one time limit at most.
         stays = await asyncio.gather(*(self._claims(key, moves[key]) for key in wave))
         for key, stay in zip(wave, stays, strict=True):
             if stay is None:
-                self._retry_at[key] = self._clock() + RETRY_SECONDS
+                self._retry_at[key[0]] = self._clock() + RETRY_SECONDS
                 continue
+            self._retry_at.pop(key[0], None)
             left = pending[key][1].left
             order = tuple(
                 Transfer(each.source, each.target, each.slices, left[each.source]) for each in moves[key]
@@ -175,7 +214,7 @@ class Transfers:
                 reason = f"Pods with claims need {stay[one]} slices on {one}"
                 await self._refuse(placement, replace(request, stay=stay), reason)
                 continue
-            self._orders[key] = order
+            self._orders[key], self._ordered_at[key] = order, self._clock()
             self._add(key)
 
     async def _possible(
@@ -252,6 +291,11 @@ class Transfers:
             await self._placements.annotate(placement, request_annotation(request))
         except KubeError as error:
             _log.warning("request to move slices not answered", placement=placement.name, **describe(error))
+
+
+def _is_late(since: float, now: float) -> bool:
+    """Return whether something has been under way for too long to hold back others."""
+    return now - since >= UNDER_WAY_SECONDS
 
 
 def _make(board: Board, moves: list[Move]) -> str:

@@ -14,6 +14,7 @@ from vcsync.api.objects import NamespacePlacement
 from vcsync.api.specs import NamespacePlacementSpec, VirtualClusterRef
 from vcsync.kube.errors import Conflict, Status, Unreachable
 from vcsync.nsscheduler.transfers import RETRY_SECONDS, Transfers
+from vcsync.scheduling.drain_waves import UNDER_WAY_SECONDS
 from vcsync.scheduling.failover import SMALLEST_WAVE
 from vcsync.scheduling.ledger import Entry, Key, Ledger
 from vcsync.scheduling.place import SliceRequest, place_slices
@@ -53,8 +54,10 @@ class Stage:
             lambda: self.now,
         )
 
-    def put(self, name: str, clearing: dict[str, Any] | None = None, **placements: int) -> Key:
-        key = (ROOT, name)
+    def put(
+        self, name: str, clearing: dict[str, Any] | None = None, tenant: str = ROOT, **placements: int
+    ) -> Key:
+        key = (tenant, name)
         self.ledger.put(key, Entry(SIZE, placements, clearing or {}))
         return key
 
@@ -259,6 +262,107 @@ async def test_a_wave_is_bounded_until_the_old_places_are_drained() -> None:
         stage.put(key[1], r2=1)
     await stage.transfers.look()
     assert stage.decide(drained=False) == keys[SMALLEST_WAVE : SMALLEST_WAVE + 2]
+
+
+OTHER = "k-other"
+
+
+def crowd(stage: Stage, count: int) -> list[Key]:
+    """Let many namespaces of one tenant ask first. Their Pods take a day to end."""
+    stage.connected.add(OTHER)
+    keys = [stage.put(f"n{number:02}", r1=1) for number in range(count)]
+    for order, key in enumerate(keys):
+        stage.ask(key, ("r1", "r2", 1), order=order)
+    return keys
+
+
+async def test_namespaces_that_do_not_leave_hold_back_others_for_a_time_only() -> None:
+    stage = Stage(r1=100, r2=100)
+    crowd(stage, SMALLEST_WAVE)
+    await stage.transfers.look()
+    stage.decide(drained=False)
+    await stage.transfers.look()
+    quiet = stage.put("quiet", tenant=OTHER, r1=2)
+    stage.ask(quiet, ("r1", "r2", 1))
+    stage.time = UNDER_WAY_SECONDS - 1
+    await stage.transfers.look()
+    assert not stage.added
+    stage.time = UNDER_WAY_SECONDS
+    await stage.transfers.look()
+    assert stage.added == [quiet]
+
+
+async def test_a_tenant_whose_namespaces_do_not_leave_moves_no_more() -> None:
+    stage = Stage(r1=100, r2=100)
+    crowd(stage, SMALLEST_WAVE)
+    await stage.transfers.look()
+    stage.decide(drained=False)
+    await stage.transfers.look()
+    stage.time = UNDER_WAY_SECONDS
+    more = stage.put("more", r1=2)
+    stage.ask(more, ("r1", "r2", 1))
+    await stage.transfers.look()
+    assert not stage.added
+    assert stage.refused(more) == "10 namespaces of its tenant have not left their former super clusters yet"
+    stage.put("n00", r2=1)
+    stage.put("late", r1=2)
+    stage.ask((ROOT, "late"), ("r1", "r2", 1))
+    await stage.transfers.look()
+    assert stage.added == [(ROOT, "late")]
+
+
+async def test_tenants_take_turns_in_a_wave() -> None:
+    stage = Stage(r1=100, r2=100)
+    keys = crowd(stage, SMALLEST_WAVE * 2)
+    quiet = stage.put("quiet", tenant=OTHER, r1=2)
+    stage.ask(quiet, ("r1", "r2", 1), order=99)
+    await stage.transfers.look()
+    assert set(stage.added) == {quiet, *keys[: SMALLEST_WAVE - 1]}
+
+
+async def test_a_tenant_that_is_not_connected_keeps_no_request_open() -> None:
+    """Nothing else is asked for while a request is open."""
+    stage = Stage(r1=10, r2=10)
+    key = stage.put("shop", r1=4)
+    stage.connected.clear()
+    stage.ask(key, ("r1", "r2", 2))
+    await stage.transfers.look()
+    stage.time = UNDER_WAY_SECONDS
+    await stage.transfers.look()
+    assert stage.refused(key) == "its tenant's control plane does not answer"
+
+
+async def test_a_tenant_that_does_not_answer_keeps_no_request_open_and_is_asked_as_a_whole() -> None:
+    stage = Stage(r1=100, r2=100)
+    keys = crowd(stage, SMALLEST_WAVE)
+    asked: list[Key] = []
+
+    async def silent(key: Key, _super_id: str) -> int:
+        asked.append(key)
+        raise Unreachable("cut")
+
+    stage.transfers._stateful = silent
+    await stage.transfers.look()
+    more = stage.put("more", r1=2)
+    stage.ask(more, ("r1", "r2", 1), order=99)
+    await stage.transfers.look()
+    assert more not in asked, "it belongs to the same tenant"
+    for _ in range(6):
+        stage.time += RETRY_SECONDS
+        await stage.transfers.look()
+    assert {stage.refused(key) for key in keys} == {"its tenant's control plane does not answer"}
+
+
+async def test_an_order_that_nobody_decides_on_is_given_up() -> None:
+    stage = Stage(r1=10, r2=10)
+    key = stage.put("shop", r1=4)
+    stage.ask(key, ("r1", "r2", 2))
+    await stage.transfers.look()
+    assert stage.added == [key]
+    stage.time = UNDER_WAY_SECONDS
+    await stage.transfers.look()
+    assert stage.refused(key) == "nothing was decided about the namespace in time"
+    assert stage.transfers.of(key) == ()
 
 
 async def test_a_target_that_fills_meanwhile_leaves_the_slices_where_they_are() -> None:

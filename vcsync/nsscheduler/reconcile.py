@@ -276,7 +276,9 @@ def suspend(inputs: Inputs, plan: Plan) -> bool:
     placement = inputs.placement
     if not inputs.virtual_cluster.spec.suspended:
         return False
-    if placement is not None and (placement.deleting or (_is_gone(inputs) and is_suspended(placement))):
+    if placement is not None and (
+        placement.deleting or (inputs.namespace is None and is_suspended(placement))
+    ):
         return False
     plan.reason, plan.message, plan.placements = SUSPENDED, TENANT_SUSPENDED, {}
     if placement is None:

@@ -249,6 +249,11 @@ class FairQueue(Generic[K]):
         entry = self._entry_in_process(group, item)
         if items and not entry.dropped:
             self._debts[group] = min(self._debts.get(group, 0.0) + items, MOST_DEBT)
+            state = entry.group
+            if state.credit:  # the rest of its turn pays first
+                self._pay(state)
+                if state.credit == 0:
+                    self._active.move_to_end(group)
 
     def retry(self, group: str, item: K, *, now: float) -> float:
         """Report, before `done()`, that an item in process failed. Return its backoff in seconds.
@@ -394,7 +399,7 @@ class FairQueue(Generic[K]):
         return self._quantum * self._weights.get(name, _DEFAULT_WEIGHT)
 
     def _pay(self, state: Group[K]) -> None:
-        """Reduce the credit of a turn that begins by what the group owes."""
+        """Reduce the credit of a turn by what the group owes."""
         debt = self._debts.get(state.name)
         if debt is None:
             return

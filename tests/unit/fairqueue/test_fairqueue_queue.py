@@ -623,7 +623,7 @@ def served(queue, pops, costs):
 
 
 @given(
-    weights=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    weights=st.lists(st.integers(1, 9), min_size=2, max_size=4),
     costs=st.lists(st.integers(1, 40) | st.floats(1, 40), min_size=4, max_size=4),
     rounds=st.integers(1, 100),
 )
@@ -659,6 +659,21 @@ def test_an_expensive_item_costs_its_group_turns_and_delays_others_by_none():
         queue.charge(group, item, 9.0 if group == "dear" else 0.0)
         queue.done(group, item, now=0.0)
     assert order == "cd" + "c" * 10 + "d" + "c" * 10 + "d"
+
+
+def test_an_expensive_item_ends_the_turn_of_its_group():
+    queue = FairQueue()
+    queue.set_weight("dear", 5)
+    for n in range(20):
+        queue.add("dear", n, now=0.0)
+        queue.add("cheap", n, now=0.0)
+    order = ""
+    for _ in range(9):
+        group, item = queue.pop(now=0.0)
+        order += group[0]
+        queue.charge(group, item, 9.0 if group == "dear" else 0.0)
+        queue.done(group, item, now=0.0)
+    assert order == "dccdccdcc"
 
 
 def test_a_debt_outlasts_the_last_item_of_a_group():

@@ -233,6 +233,8 @@ def namespace_terminating(inputs: Inputs, plan: Plan) -> bool:
     if inputs.placement is None or inputs.placement.deleting:
         return True
     keep(inputs, plan)
+    if plan.status is not None and is_suspended(inputs.placement):
+        _tell(inputs, plan, plan.status, placed=False)
     plan.event = None  # the namespace takes none any more
     return True
 

@@ -182,6 +182,19 @@ def test_slices_without_room_elsewhere_stay_on_a_super_cluster_that_drains(deed:
     assert stage.placements() == {"r2": 4}
 
 
+def test_a_namespace_that_is_being_deleted_does_not_count_as_suspended_after_the_resumption() -> None:
+    stage = Hostile("finalizer")
+    suspend(stage)
+    stage.settle()
+    stage.spec.clear()
+    stage.settle()
+    entry = stage.meta.entry()
+    assert entry is not None
+    assert [(each.reason, each.message) for each in entry.status.conditions] == [
+        ("Terminating", "the namespace is being deleted")
+    ]
+
+
 @given(
     deeds=st.lists(st.sampled_from([*DEEDS, "another UID"]), max_size=8),
     orders=st.lists(st.sampled_from([drain, lose, lower, suspend]), min_size=1, max_size=3),

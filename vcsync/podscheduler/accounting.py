@@ -495,7 +495,7 @@ class PodAccounting:
         found: list[str] = []
         if line or after is not None:
             before = None if after is None or line else (after[0], after[1] + 1, "")
-            found, last = serve(space.waiting, find, room, before=before, most=MOST_AHEAD)
+            found, last = serve(space.waiting, find, room, before=before, most=MOST_AHEAD, part=4)
             self._hold_for_patient(space, namespace, room, last, before)
         for number, each in enumerate((space.waiting, space.standing)[line:], line):
             more, after = serve(each, find, room, after=after)

@@ -103,8 +103,9 @@ def serve(
     after: Place | None = None,
     before: Place | None = None,
     most: int | None = None,
+    part: int = 1,
 ) -> tuple[list[str], Place | None]:
-    """Give waiting Pods room in their order, until the room has taken `MOST_STEPS` steps. It looks at one Pod at least.
+    """Give waiting Pods room in their order, until that has taken `MOST_STEPS` steps. It looks at one Pod at least.
 
     Args:
         waiting: the Pods.
@@ -113,17 +114,19 @@ def serve(
         after: begins after this place.
         before: ends before this place.
         most: ends after this number of Pods.
+        part: ends after this part of `MOST_STEPS`.
 
     Returns:
         The names of the Pods that find room, and the place of the last one that was looked at, if others follow it.
     """
     found: list[str] = []
+    end = room.steps + MOST_STEPS // part
     walk, looked, last, took = Walk(waiting, after), 0, after, False
     while not room.full:
         place = walk.next(took=took)
         if place is None or (before is not None and place >= before):
             break
-        if looked and (looked == most or room.steps >= MOST_STEPS):
+        if looked and (looked == most or room.steps >= end):
             return found, last
         pod, last = find(place[2]), place
         took = pod is not None and bool(room.take(pod))

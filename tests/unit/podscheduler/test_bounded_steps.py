@@ -21,12 +21,14 @@ from vcsync.api.names import SUPER_CLUSTER_ID
 from vcsync.api.refusals import REFUSED, Said
 from vcsync.podscheduler.accounting import PodAccounting, Wait
 from vcsync.podscheduler.pods import Pod
-from vcsync.podscheduler.turns import MOST_AHEAD, PATIENCE_SECONDS
+from vcsync.podscheduler.turns import MOST_AHEAD, MOST_STEPS, PATIENCE_SECONDS
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.snapshot import Health, SuperView
 
 FEW, MANY = 600, 3000
 VIEWS = {super_id: SuperView(super_id, Health.READY, {}) for super_id in ("r1", "r2", "r3")}
+STEPS_OF_ONE = 1 + 3 * 6
+"""Steps of a look at a Pod with a node selector and three shares."""
 FEW_CALLS = 40_000
 """More calls than any step takes, and less than one for each of many Pods and filters."""
 
@@ -148,6 +150,13 @@ def test_a_decision_compares_with_a_bounded_number_of_waiting_pods(make):
 
 def test_a_search_among_equal_pods_ends_at_once():
     assert Nowhere(MANY, equal).rounds() == 1
+
+
+@pytest.mark.parametrize("make", [different, elsewhere, too_large])
+def test_a_search_takes_no_more_pieces_than_its_steps_need(make):
+    """Each piece begins with the first in the order again, which takes a small part of it."""
+    tenant = Nowhere(MANY, make)
+    assert tenant.rounds() <= 2 + MANY * STEPS_OF_ONE // MOST_STEPS
 
 
 @pytest.mark.parametrize("make", [different, elsewhere])

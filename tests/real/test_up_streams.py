@@ -66,8 +66,6 @@ def test_logs(user: User) -> None:
         session.kill()
 
 
-@pytest.mark.core
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_exec_passes_input_output_and_the_exit_code(user: User, protocol: dict[str, str]) -> None:
     assert user.kubectl("exec", POD, "--", "echo", "hello", **protocol) == "hello\n"

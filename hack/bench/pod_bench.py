@@ -171,6 +171,10 @@ class _Writer:
         home = change["metadata"]["labels"][names.SUPER_CLUSTER]
         self.store(_body(namespace, name, change["metadata"]["uid"], home=home))
 
+    async def may_run(self, namespace: str, super_id: str) -> bool:
+        """Fail: nothing here moves a Pod away from its super cluster."""
+        raise AssertionError(f"a Pod of {namespace} leaves {super_id}")
+
     async def patch_status(self, namespace: str, name: str, change: dict[str, Any]) -> None:
         """Mark a Pod as lost, or as waiting."""
         assert self.pods is not None  # noqa: S101

@@ -1,7 +1,8 @@
-"""The annotation by which a super cluster tells that it refuses a Pod, and by which the Pod is taken back from it. Pure.
+"""The annotation by which a super cluster tells that it refuses a Pod, and by which any Pod is taken back from it. Pure.
 
-A syncer says `REFUSED`. If another super cluster can take the Pod, the Pod scheduler says `WITHDRAWN`. The syncer removes the
-copy, confirms that it is gone, and says `RETURNED`. Only then does the Pod scheduler decide again.
+A syncer says `REFUSED`. If another super cluster can take the Pod, or the Pod cannot stay for a reason of the Pod scheduler's,
+the Pod scheduler says `WITHDRAWN`. The syncer removes the copy, confirms that it is gone, and says `RETURNED`. Only then does
+the Pod scheduler decide again.
 
 A tenant can write the annotation. It can only move its own Pod between super clusters on which the namespace has slices, which
 it can do by the label as well.
@@ -29,6 +30,17 @@ ADMISSION: Final = "AdmissionRefused"
 UNSCHEDULABLE: Final = "Unschedulable"
 """Reason: the super cluster's scheduler finds no node for the copy."""
 
+SLICES_LEFT: Final = "SlicesLeft"
+"""Reason of the Pod scheduler: the namespace has no slices there any more."""
+NO_ROOM: Final = "NoRoom"
+"""Reason of the Pod scheduler: its slices are used up where the tenant's own label has sent the Pod."""
+CLAIMS: Final = "Claims"
+"""Reason of the Pod scheduler: the Pod's claims are elsewhere, or cannot be served there."""
+NOT_SELECTED: Final = "NotSelected"
+"""Reason of the Pod scheduler: the Pod's constraints exclude the super cluster."""
+NOT_PUBLISHED: Final = "NotPublished"
+"""Reason of the Pod scheduler: the super cluster does not publish the Pod's RuntimeClass."""
+
 MOST_RETURNS: Final = 1000
 """Largest number of returns that is read."""
 _STATES = ("", REFUSED, WITHDRAWN, RETURNED)
@@ -36,7 +48,13 @@ _WORDS = {
     QUOTA: "its slices there are still in use",
     ADMISSION: "it does not admit the Pod",
     UNSCHEDULABLE: "none of its nodes can run the Pod",
+    SLICES_LEFT: "its namespace has no slices there any more",
+    NO_ROOM: "its namespace's slices there are used up",
+    CLAIMS: "its claims cannot be used there",
+    NOT_SELECTED: "its node selector or affinity excludes that super cluster",
+    NOT_PUBLISHED: "its RuntimeClass is not published there",
 }
+_OF_SCHEDULER = frozenset({SLICES_LEFT, NO_ROOM, CLAIMS, NOT_SELECTED, NOT_PUBLISHED})
 
 
 class Said(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -45,7 +63,7 @@ class Said(Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         state: `REFUSED`, `WITHDRAWN` or `RETURNED`; empty if the super cluster does not refuse the Pod.
         returns: how often it has given the Pod back.
-        reason: why it refused the Pod last: `QUOTA`, `ADMISSION` or `UNSCHEDULABLE`.
+        reason: why it refused the Pod last, or why the Pod scheduler has taken it back; one of the reasons above.
     """
 
     state: str = ""
@@ -56,6 +74,11 @@ class Said(Struct, frozen=True, omit_defaults=True, gc=False):
     def why(self) -> str:
         """The reason in words, for the tenant."""
         return _WORDS.get(self.reason, "it does not say why")
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the super cluster refuses or has refused the Pod. Otherwise the Pod scheduler has taken it back by itself."""
+        return bool(self.state) and self.reason not in _OF_SCHEDULER
 
 
 NOTHING: Final = Said()

@@ -1,11 +1,13 @@
 """Counts one tenant's Pods by the share that they use, and decides what is to be done with each. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 
 from msgspec import Struct, field
 
+from vcsync.api.refusals import CLAIMS as CLAIMS_ELSEWHERE
+from vcsync.api.refusals import NO_ROOM, NOT_PUBLISHED, NOT_SELECTED, SLICES_LEFT
 from vcsync.kube.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, Resource
 from vcsync.podscheduler.claims import Claims
 from vcsync.podscheduler.device_claims import DeviceClaims
@@ -49,10 +51,17 @@ class Wait(Struct, frozen=True):
 
 
 class Withdraw(Struct, frozen=True):
-    """Take the decision on a Pod back, which its super cluster refuses: another one can take it."""
+    """Take the decision on a Pod back. Its super cluster may have a copy, and gives the Pod back once it has none.
+
+    Attributes:
+        super_id: the super cluster that has room for it now; empty if none has.
+        decision: the decision that found it.
+        reason: why the Pod is to leave, as `Said.reason`.
+    """
 
     super_id: str
     decision: PodDecision
+    reason: str
 
 
 class Stand(Struct, frozen=True):
@@ -67,18 +76,29 @@ class Stand(Struct, frozen=True):
     unread: str = ""
 
 
+class Await(Struct, frozen=True):
+    """Leave a Pod that is to leave its super cluster, since nobody hears from that one, which may run the Pod.
+
+    The reason is reported again when it changes.
+    """
+
+    reason: str
+
+
 class MarkLost(Struct, frozen=True):
     """Report on the Pod that its super cluster is lost."""
 
     out_of_touch: str
 
 
-Verdict = Assign | Wait | Withdraw | Stand | MarkLost | None
+Verdict = Assign | Wait | Withdraw | Stand | Await | MarkLost | None
 """None means that nothing is to be done."""
 
 
 _UNREPORTED = ("unreported",)
 """Signature of a Pod whose reason to wait has not been reported."""
+MOST_USERS = 256
+"""Number of Pods that are looked at to find one that keeps a ResourceClaim. API servers reserve a claim for no more."""
 MOST_UNDECIDED = 100
 """Number of undecided Pods of a namespace beyond which a new one waits. The requests of all are added for each new one."""
 
@@ -103,6 +123,18 @@ def _lacks_runtime(pod: Pod, views: Mapping[str, SuperView]) -> bool:
     return runtime_refusal(pod.needs.runtime_class, pod.label, views) is not None
 
 
+def _silence(view: SuperView) -> str:
+    """Return why nobody hears from a super cluster; empty if its syncer can say what happens there."""
+    return view.out_of_touch or ("it is lost" if view.health is Health.LOST else "")
+
+
+def _await_reason(super_id: str, silence: str) -> str:
+    return (
+        f"super cluster {super_id} may still run this Pod, and nobody hears from it: {silence}; the Pod stays there until "
+        f"{super_id} answers again or its operator fences it"
+    )
+
+
 def unmarked(pod: Pod, views: Mapping[str, SuperView]) -> bool:
     """Return whether a Pod runs on a super cluster that is lost, and does not say so."""
     view = views.get(pod.bound_to)
@@ -121,6 +153,8 @@ class Space(Struct):
             ended.
         again: whether room was freed meanwhile, so that another search follows.
         patient: a Pod that has waited so long that it holds room, as the last search found.
+        awaiting: name of each Pod that is to leave and waits until its super cluster has given it back -> the reason that was
+            reported if nobody hears from that one; empty otherwise.
     """
 
     shares: dict[str, Share] = {}
@@ -130,6 +164,7 @@ class Space(Struct):
     round: tuple[int, Place | None] | None = None
     again: bool = False
     patient: str = ""
+    awaiting: dict[str, str] = {}
 
     def open_shares(self, without: str = "") -> Iterator[Share]:
         """Iterate over the shares that new Pods may use, except for one."""
@@ -145,10 +180,14 @@ class PodAccounting:
     A Pod counts on the super cluster that it is bound to. A Pod that is not bound counts on the super cluster of a decision
     that is being written, or else on that of its label.
 
+    A Pod that is not bound and has a label is locked: the super cluster of the label may run a copy. It leaves only when that
+    one has given it back, does not hold the namespace any more, is fenced, or is not registered.
+
     Args:
         claims: the tenant's claims to volumes.
         devices: its ResourceClaims.
         services: its Services that keep their Pods together.
+        holds: returns whether a super cluster may have objects of a namespace, by the ledger.
     """
 
     def __init__(
@@ -156,7 +195,9 @@ class PodAccounting:
         claims: Claims | None = None,
         devices: DeviceClaims | None = None,
         services: KeptServices | None = None,
+        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
     ) -> None:
+        self._holds = holds
         self._claims = claims or Claims()
         self._devices = devices or DeviceClaims()
         self._services = services or KeptServices()
@@ -194,6 +235,10 @@ class PodAccounting:
         if not pod.refused or pod.deleting:
             self.stop_standing(pod.key)
         self._refile(pod)
+        if namesake or pod.deleting or pod.needs.node or not pod.label:
+            self._stop_awaiting(pod.key)
+        elif pod.leaving:
+            self._space(pod.namespace).awaiting.setdefault(pod.name, "")
         self._note_refusals(pod, now)
         let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
         return self._charge(pod) or let_go
@@ -212,6 +257,7 @@ class PodAccounting:
         if space is not None:
             waited = space.waiting.pop(key[1])
         self.stop_standing(key)
+        self._stop_awaiting(key)
         self.refusals.forget(key)
         let_go = self.let_go(key)
         self._services.note(key, "", ())
@@ -244,25 +290,19 @@ class PodAccounting:
             if pod.bound_to not in views:
                 return True
             return pod.label == pod.annotation == pod.bound_to and not unmarked(pod, views)
-        if pod.deleting or pod.needs.gated or self._may_run(pod, views):
+        if pod.deleting or pod.needs.gated:
             return True
-        if (
-            pod.refused
-            or pod.returned
-            or not self._keeps_label(pod)
-            or pod.annotation != pod.label
-            or _lacks_runtime(pod, views)
-        ):
+        if not pod.label or pod.annotation != pod.label or pod.refused or pod.leaving or pod.returned:
             return False
-        return all(
-            each.unread or (each.super_id == pod.label and not each.problem)
-            for each in self._claim_needs(pod, views)
-        )
+        claims = self._claim_needs(pod, views)
+        if self._reason_to_leave(pod, views, tuple(each for each in claims if not each.unread)):
+            return False
+        return all(each.unread or (each.super_id == pod.label and not each.problem) for each in claims)
 
     def decide(  # noqa: PLR0911 - each return is a case of its own
         self, pod: Pod, views: Mapping[str, SuperView], now: float = 0.0
     ) -> Verdict:
-        """Decide on a Pod. This changes nothing; call `assume`, `wait`, `hold` or `stand` afterwards.
+        """Decide on a Pod. This changes nothing; call `assume`, `wait`, `hold`, `stand` or `wait_for_super` afterwards.
 
         Args:
             pod: the Pod.
@@ -279,29 +319,39 @@ class PodAccounting:
         if unread and pod.label:
             # That is no refusal. A copy may run where an earlier scheduler has assigned the Pod.
             return Stand(PodDecision(None, ()), (unread,), unread)
-        first = claim_filter.steps(claims)[0]
-        stays = not claims or claim_filter.refusal(first, pod.label, views.get(pod.label)) is None
-        stays = stays and not _lacks_runtime(pod, views)
-        keeps = stays and self._keeps_label(pod)
-        granted = self._space(pod.namespace).granted
-        if pod.leaving and pod.label in granted and pod.label in views:
-            return None  # until the super cluster has given it back
-        if keeps and not pod.returned and not (pod.refused and pod.annotation == pod.label):
+        leaves = self._reason_to_leave(pod, views, claims)
+        locked = self.is_locked(pod, views)
+        unwanted = bool(leaves) or pod.leaving or (pod.refused and pod.annotation == pod.label)
+        if not unwanted and pod.label and not pod.returned:
             return Assign(pod.label)
-        labelled = pod.label if stays and pod.label in granted else ""
-        # Even where Pods exceed the share, it may admit this one next: then a copy exists, and must not run twice.
-        refused = pod.refused and bool(labelled) and self._selected(pod) and pod.annotation == pod.label
-        decision = self._pick(pod, views, now, claims, without=labelled, last_resort=not (keeps or refused))
-        if refused:
-            if decision.super_id is not None:
-                return Withdraw(decision.super_id, decision)
-            return Stand(decision, _reasons(decision))
+        if locked and (silence := _silence(views[pod.label])):
+            return Await(_await_reason(pod.label, silence))
+        if locked and pod.leaving:
+            return None  # until the super cluster has given it back
+        tries_again = "" if leaves else pod.label
+        decision = self._pick(pod, views, now, claims, without=tries_again, last_resort=not tries_again)
+        if locked:
+            return self._take_back(pod, leaves, decision)
         if decision.super_id is not None:
             return Assign(decision.super_id, decision)
-        if labelled and self._selected(pod):
-            # A super cluster that gave the Pod back is to try again.
-            return None if pod.annotation == pod.label and not pod.returned else Assign(pod.label)
+        if tries_again:
+            return Assign(pod.label)
         return Wait(decision, _reasons(decision))
+
+    def _take_back(self, pod: Pod, leaves: str, decision: PodDecision) -> Verdict:
+        """Return what is to be done with a locked Pod that its super cluster refuses, or that cannot stay there.
+
+        Args:
+            pod: the Pod.
+            leaves: why it cannot stay, as `Said.reason`; empty if it is only refused.
+            decision: where it could be instead.
+        """
+        if decision.super_id == pod.label or (decision.super_id is None and leaves == NO_ROOM):
+            return Assign(pod.label, decision)  # the best there is; the quota there decides about room
+        if decision.super_id is None and not leaves:
+            return Stand(decision, _reasons(decision))
+        reason = pod.said[pod.label].reason if pod.refused else leaves
+        return Withdraw(decision.super_id or "", decision, reason)
 
     def _pick(
         self,
@@ -344,9 +394,11 @@ class PodAccounting:
         return self._charge(pod)
 
     def hold(self, pod: Pod, super_id: str) -> None:
-        """Count a Pod that is withdrawn on the super cluster where it is to go, too."""
+        """Count a Pod that is withdrawn on the super cluster where it is to go, too; nowhere else if that is empty."""
         self.let_go(pod.key)
         self.stop_standing(pod.key)
+        if not super_id:
+            return
         self._held[pod.key] = (pod.uid, super_id, pod.needs.requests, pod.services)
         self.reserve(pod.namespace, super_id, pod.needs.requests, pod.services)
 
@@ -362,6 +414,14 @@ class PodAccounting:
         standing = self._space(pod.namespace).standing
         differs = standing.signature(pod.name) != signature
         standing.put(pod, signature)
+        return differs
+
+    def wait_for_super(self, pod: Pod, reason: str) -> bool:
+        """Record that a Pod waits for a super cluster that nobody hears from. Return whether the reason is a new one."""
+        self.stop_standing(pod.key)
+        awaiting = self._space(pod.namespace).awaiting
+        differs = awaiting.get(pod.name) != reason
+        awaiting[pod.name] = reason
         return differs
 
     def settle(self, key: Key) -> bool:
@@ -435,6 +495,11 @@ class PodAccounting:
             space.standing.pop(key[1])
             _forget(self._tried_sooner, key)
 
+    def _stop_awaiting(self, key: Key) -> None:
+        space = self._spaces.get(key[0])
+        if space is not None and space.awaiting:
+            space.awaiting.pop(key[1], None)
+
     def standing(self, namespace: str) -> list[Key]:
         """Return the Pods of a namespace that stay where they are; see `Stand`."""
         space = self._spaces.get(namespace)
@@ -443,8 +508,9 @@ class PodAccounting:
     def concerned(self, reason: Reason, namespace: str | None = None) -> Iterator[Key | None]:
         """Yield the Pods that a change concerns, and None for each that it passes over.
 
-        Of a namespace without slices on the super clusters of the reason, these are the Pods whose claims, RuntimeClass or
-        Services depend on super clusters without slices, too. Pods that are not bound and that slices have left are included.
+        Of a namespace without slices on the super clusters of the reason, these are the Pods that wait for one of these to
+        answer, and those whose claims, RuntimeClass or Services depend on super clusters without slices, too. Pods that are not
+        bound and that slices have left are included.
 
         Args:
             reason: what has changed.
@@ -456,16 +522,19 @@ class PodAccounting:
     def _concerned(self, namespace: str, reason: Reason) -> Iterator[Key | None]:
         space = self._spaces.get(namespace, _NO_SPACE)
         near = reason.supers is None or not space.granted.isdisjoint(reason.supers)
-        for name in (*space.waiting.names(), *space.standing.names()):
+        waiting = dict.fromkeys((*space.waiting.names(), *space.standing.names(), *space.awaiting))
+        for name in waiting:
             pod = self.pods.get((namespace, name))
-            yield pod.key if pod is not None and (near or _depends_on_all(pod)) else None
+            concerns = pod is not None and (
+                near or pod.label in (reason.supers or ()) or _depends_on_all(pod)
+            )
+            yield (namespace, name) if concerns else None
         if reason.pods or space.shares.keys() - space.granted:
             others = list(self._names.get(namespace, ()))
         else:
             others = list(self._claimants.get(namespace, ())) if reason.claimants else []
         for name in others:
-            waits = name in space.waiting or name in space.standing
-            yield None if waits else (namespace, name)
+            yield None if name in waiting else (namespace, name)
 
     def waiting_count(self) -> int:
         """Return how many Pods wait."""
@@ -707,8 +776,19 @@ class PodAccounting:
     def _claim_needs(self, pod: Pod, views: Mapping[str, SuperView]) -> tuple[ClaimNeed, ...]:
         needs = pod.needs
         volumes = self._claims.needs(pod.namespace, needs.claims, views) if needs.claims else ()
-        devices = self._devices.needs(pod.namespace, needs.devices, views) if needs.devices else ()
-        return (*volumes, *devices)
+        if not needs.devices:
+            return volumes
+        kept = partial(self._is_kept, pod, views)
+        return (*volumes, *self._devices.needs(pod.namespace, needs.devices, views, kept))
+
+    def _is_kept(self, pod: Pod, views: Mapping[str, SuperView], claim: str, super_id: str) -> bool:
+        """Return whether another Pod that uses a ResourceClaim may run on a super cluster, so that the claim stays there."""
+        users = self._users.get((RESOURCE_CLAIMS.plural, pod.namespace, claim), ())
+        others = (self.pods[key] for key in islice(users, MOST_USERS) if key != pod.key)
+        return any(
+            other.bound_to == super_id or (other.label == super_id and self.is_locked(other, views))
+            for other in others
+        )
 
     def _note_claims(self, before: Pod | None, now: Pod | None) -> None:
         """Keep the index of the Pods that use each claim."""
@@ -726,30 +806,41 @@ class PodAccounting:
                 self._users.setdefault(claim, set()).add(now.key)
 
     def _left(self, pod: Pod) -> bool:
-        """Return whether a Pod of a fixed name is assigned to a super cluster that its slices have left."""
-        space = self._spaces.get(pod.namespace)
-        return bool(pod.label) and not pod.generated and (space is None or pod.label not in space.granted)
+        return bool(pod.label) and not pod.needs.node and pod.label not in self._space(pod.namespace).granted
 
-    def _may_run(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
-        """Return whether a Pod that is not bound may run on a super cluster that its slices have left.
-
-        The super cluster may have been lost between the start of the Pod and its binding in the tenant. A Pod of a fixed name
-        must not run twice, so it stays until its syncer has had time to report it, or the super cluster is fenced.
-        """
+    def is_locked(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
+        """Return whether the super cluster that the label of a Pod names may run the Pod, which is not bound."""
         view = views.get(pod.label)
-        if view is None or view.fenced or not self._left(pod):
+        if view is None or view.fenced or pod.needs.node or pod.returned:
             return False
-        return view.health in (Health.LOST, Health.RECOVERING) or bool(view.out_of_touch)
+        return self._holds(pod.namespace, pod.label)
+
+    def _reason_to_leave(
+        self, pod: Pod, views: Mapping[str, SuperView], claims: tuple[ClaimNeed, ...]
+    ) -> str:
+        """Return why a Pod cannot stay where its label says, as `Said.reason`; empty if it can, or has no label.
+
+        A Pod that was placed there stays even if Pods exceed the share: it may run already, and otherwise the quota there
+        refuses its copy.
+        """
+        space = self._spaces.get(pod.namespace)
+        if not pod.label:
+            return ""
+        if space is None or pod.label not in space.granted:
+            return SLICES_LEFT
+        if not self._selected(pod):
+            return NOT_SELECTED
+        if claims and claim_filter.refusal(claim_filter.steps(claims)[0], pod.label, views.get(pod.label)):
+            return CLAIMS_ELSEWHERE
+        if _lacks_runtime(pod, views):
+            return NOT_PUBLISHED
+        return "" if pod.annotation == pod.label or self._fits(pod, space.shares[pod.label]) else NO_ROOM
 
     # Counting
 
-    def _keeps_label(self, pod: Pod) -> bool:
-        """Return whether a Pod may keep its label: its namespace has slices there, and the Pod fits into them."""
-        space = self._spaces.get(pod.namespace)
-        if space is None or pod.label not in space.granted or not self._selected(pod):
-            return False
-        share = space.shares[pod.label]
-        if self._charges.get(pod.key, ("",))[0] != pod.label:
+    def _fits(self, pod: Pod, share: Share) -> bool:
+        """Return whether a Pod, which may count there already, fits into a share."""
+        if self._charges.get(pod.key, ("",))[0] != share.super_id:
             return share.fits(pod.needs.requests)
         return all(
             share.used.get(name, 0) <= amount
@@ -819,7 +910,7 @@ class PodAccounting:
         for super_id in [each for each, share in space.shares.items() if not share.pods]:
             if super_id not in space.granted:
                 del space.shares[super_id]
-        if not (space.shares or space.waiting or space.standing):
+        if not (space.shares or space.waiting or space.standing or space.awaiting):
             self._gave_way.pop(namespace, None)
             del self._spaces[namespace]
 

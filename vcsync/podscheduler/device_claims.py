@@ -1,10 +1,10 @@
 """A tenant's ResourceClaims as the Pod scheduler sees them, and its decisions that are not written yet. Pure.
 
-Unlike a claim to a volume, a ResourceClaim has no data: it moves whenever its super cluster cannot serve it and none of its
-devices is allocated.
+Unlike a claim to a volume, a ResourceClaim has no data: it moves whenever its super cluster cannot serve it, none of its
+devices is allocated, and no other Pod that uses it may run there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -85,7 +85,11 @@ class DeviceClaims(AssignedClaims):
     """The ResourceClaims of one tenant, in the form of `slim_device_claim`."""
 
     def needs(
-        self, namespace: str, named: Iterable[str], views: Mapping[str, SuperView]
+        self,
+        namespace: str,
+        named: Iterable[str],
+        views: Mapping[str, SuperView],
+        kept: Callable[[str, str], bool] = lambda _name, _super_id: False,
     ) -> tuple[ClaimNeed, ...]:
         """Return what the claims of a Pod demand.
 
@@ -93,12 +97,19 @@ class DeviceClaims(AssignedClaims):
             namespace: the Pod's namespace.
             named: names of its claims.
             views: the registered super clusters.
+            kept: returns whether another Pod that uses a claim may run on a super cluster.
         """
         if unread := self._unread():
             return tuple(ClaimNeed(name, problem=unread, device_classes=(), unread=True) for name in named)
-        return tuple(self._need(name, self._find(namespace, name), views) for name in named)
+        return tuple(self._need(name, self._find(namespace, name), views, kept) for name in named)
 
-    def _need(self, name: str, claim: Envelope | None, views: Mapping[str, SuperView]) -> ClaimNeed:
+    def _need(
+        self,
+        name: str,
+        claim: Envelope | None,
+        views: Mapping[str, SuperView],
+        kept: Callable[[str, str], bool],
+    ) -> ClaimNeed:
         if name == TO_BE_MADE:
             return ClaimNeed(
                 name, problem="a resourceclaim is still to be made from its template", device_classes=()
@@ -108,13 +119,20 @@ class DeviceClaims(AssignedClaims):
         if claim.deleting:
             return ClaimNeed(name, problem=f'resourceclaim "{name}" is being deleted', device_classes=())
         record = _decode(claim.spec)
-        return ClaimNeed(name, self._home(claim, record, views), device_classes=record.classes)
+        return ClaimNeed(name, self._home(claim, record, views, kept), device_classes=record.classes)
 
-    def _home(self, claim: Envelope, record: _Record, views: Mapping[str, SuperView]) -> str:
+    def _home(
+        self,
+        claim: Envelope,
+        record: _Record,
+        views: Mapping[str, SuperView],
+        kept: Callable[[str, str], bool],
+    ) -> str:
         """Return the super cluster that has a claim or is to have it; empty if none does yet.
 
         A claim leaves one that is not registered, or that holds nothing of the namespace any more. While nothing is allocated it
-        also leaves one that is lost or does not publish its classes.
+        also leaves one that is lost or does not publish its classes, unless another Pod that uses it may run there: allocations
+        are reported after that Pod has started.
         """
         if assumed := self._assumed_home(claim):
             return assumed
@@ -123,4 +141,4 @@ class DeviceClaims(AssignedClaims):
         if view is None or not self._holds(claim.namespace, home):
             return ""
         serves = view.health is not Health.LOST and all(map(view.publishes_devices, record.classes))
-        return home if record.allocated or serves else ""
+        return home if record.allocated or serves or kept(claim.name, home) else ""

@@ -54,7 +54,7 @@ class Stand(Struct, frozen=True):
     remover: "Remover"
 
     def leaving(self, pods: Collection[Pod], super_id: str) -> list[Pod]:
-        """Return the Pods that have to leave a lost super cluster by the policy, of those that are bound to it."""
+        """Return the Pods that have to leave a lost super cluster by the policy, of those that can be evicted from it."""
         out = stranded(pods, super_id, self.capacity(super_id))
         if self.policy.policy == "MoveAfter":
             return out
@@ -187,7 +187,7 @@ class Evictions:
             after = moves_after(stand.policy)
             if after is None or lasts < after:
                 continue
-            there = [pod for pod in stand.pods() if pod.bound_to == view.id]
+            there = [pod for pod in stand.pods() if pod.is_evicted_from(view.id)]
             total += len(there)
             found += [(tenant, stand.remover, pod) for pod in stand.leaving(there, view.id)] if there else []
         wave = self._chance.sample(found, min(wave_size(total), len(found)))
@@ -276,7 +276,8 @@ class PodRemover:
             return True
         except TooManyRequests:
             return False
-        self._tell(pod, EVICTED, f"evicted, since {why}; it ends when that is known")
+        ends = "it ends when that is known" if pod.needs.node else "it may have started there and run on"
+        self._tell(pod, EVICTED, f"evicted, since {why}; {ends}")
         return True
 
     async def delete(self, pod: Pod, why: str) -> None:

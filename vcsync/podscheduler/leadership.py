@@ -130,6 +130,7 @@ class TenantSession:
             self.claims,
             lambda namespace: leadership.read_holders(handle.key, namespace),
             self.devices,
+            leadership.is_out,
         )
         key = handle.key
         self.pods = TenantPods(
@@ -152,6 +153,7 @@ class TenantSession:
             on_written=partial(leadership.written, key),
             promise_counts=leadership.promise_counts,
             services=self._kept,
+            holds=self._holds,
         )
         self.remover = PodRemover(handle.client, self.events, self.reflector.observe_gone)
         self._clones = Clones()
@@ -159,7 +161,7 @@ class TenantSession:
         self._holders: dict[str, frozenset[str]] = {}
 
     def hold(self, namespace: str, super_ids: frozenset[str]) -> None:
-        """Set the super clusters that may have objects of a namespace, and enqueue the Pods whose claims may leave others."""
+        """Set the super clusters that may have objects of a namespace, and enqueue what may leave others now."""
         if self._holders.get(namespace, frozenset()) == super_ids:
             return
         if super_ids:
@@ -167,6 +169,11 @@ class TenantSession:
         else:
             self._holders.pop(namespace, None)
         self.pods.claims_may_move(namespace)
+        self.pods.released(namespace)
+
+    def held(self, namespace: str) -> frozenset[str]:
+        """Return the super clusters that may have objects of a namespace."""
+        return self._holders.get(namespace, frozenset())
 
     def _holds(self, namespace: str, super_id: str) -> bool:
         return super_id in self._holders.get(namespace, ())
@@ -463,8 +470,9 @@ class Leadership:
         try:
             placement = NamespacePlacement.from_envelope(envelope)
             size = from_quantities(placement.placed_slice_size)
-        except ValueError as error:  # the earlier grant remains
+        except ValueError as error:  # the earlier grant remains, and what may be there counts as there
             _log.error("namespace placement cannot be read", placement=envelope.key, error=str(error))
+            session.hold(envelope.name, session.held(envelope.name) | _holders(envelope, {}))
             return
         # An entry that is being deleted takes no new Pods.
         placements = placement.status.placements
@@ -477,6 +485,19 @@ class Leadership:
             found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, super_id))
         except (NotFound, ValueError):
             return False
+        return found.spec.fenced
+
+    async def is_out(self, super_id: str) -> bool:
+        """Return whether a super cluster is fenced or not registered, by a live read.
+
+        Raises:
+            KubeError: it could not be read.
+            ValueError: the SuperCluster is malformed.
+        """
+        try:
+            found = SuperCluster.from_envelope(await self._meta.get(SUPER_CLUSTERS, super_id))
+        except NotFound:
+            return True
         return found.spec.fenced
 
     def _room(self, session: TenantSession, namespace: str, super_id: str) -> list[Share]:
@@ -547,7 +568,7 @@ class Leadership:
             return
         what = {
             "assigned": f"assigned to super cluster {outcome.super_id}",
-            "withdrawn": "withdrawn from the super cluster that refuses it",
+            "withdrawn": "withdrawn from its super cluster",
         }.get(outcome.kind, "has to wait")
         self.work.timeline.add(
             tenant, ObjectName(PODS.plural, *key), what, now=time.time(), version=outcome.version

@@ -92,6 +92,16 @@ class Pod(Struct):
         """Whether the super cluster that its label names has given it back."""
         return self._state == RETURNED
 
+    def is_evicted_from(self, super_id: str) -> bool:
+        """Return whether it is to be evicted if it has to leave a lost super cluster.
+
+        A Pod without a node ends at once then, and may run on. One of a fixed name waits instead, since another Pod would get
+        its name and run elsewhere.
+        """
+        if self.needs.node or not self.generated:
+            return self.bound_to == super_id
+        return self.label == super_id and not self.returned
+
     @property
     def _state(self) -> str:
         if not (self.said and self.label) or self.needs.node:
@@ -182,10 +192,15 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
 def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
     """Return the merge patch that assigns a Pod to a super cluster, or to none. It fails if the Pod has changed.
 
-    A super cluster that has given the Pod back may make a copy again.
+    A super cluster that has given the Pod back may make a copy again. That one which the Pod leaves has said all there is to
+    say, unless it has refused the Pod, which is remembered.
     """
-    again = pod.said.get(super_id or "", NOTHING)
-    cleared = refusal_annotation(super_id or "", replace(again, state="")) if again.state else {}
+    cleared: dict[str, Any] = {}
+    left, again = pod.said.get(pod.label, NOTHING), pod.said.get(super_id or "", NOTHING)
+    if left.state and not left.refuses:
+        cleared |= refusal_annotation(pod.label, _forgotten(left))
+    if super_id and again.state:
+        cleared |= refusal_annotation(super_id, _forgotten(again))
     return {
         "metadata": {
             "uid": pod.uid,
@@ -196,9 +211,19 @@ def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
     }
 
 
-def withdrawal(pod: Pod) -> dict[str, Any]:
-    """Return the merge patch that takes the decision on a Pod back. It fails if the Pod has changed."""
-    said = replace(pod.said[pod.label], state=WITHDRAWN)
+def _forgotten(said: Said) -> Said:
+    """Return what is left of a statement once the Pod is assigned again: how often and why it was refused."""
+    return replace(said, state="", reason=said.reason if said.refuses else "")
+
+
+def withdrawal(pod: Pod, reason: str) -> dict[str, Any]:
+    """Return the merge patch that takes the decision on a Pod back. It fails if the Pod has changed.
+
+    Args:
+        pod: the Pod.
+        reason: why, as `Said.reason`.
+    """
+    said = replace(pod.said.get(pod.label, NOTHING), state=WITHDRAWN, reason=reason)
     annotations = refusal_annotation(pod.label, said)
     return {"metadata": {"uid": pod.uid, "resourceVersion": pod.version, "annotations": annotations}}
 

@@ -57,7 +57,7 @@ class Refusals:
         said = {
             each: found
             for each, found in pod.said.items()
-            if found.state and each in granted and not pod.needs.node
+            if found.refuses and each in granted and not pod.needs.node
         }
         uid, known = self._of.get(pod.key, (pod.uid, {}))
         kept = known if uid == pod.uid else {}

@@ -9,7 +9,8 @@ from vcsync.scheduling.shares import Share
 def stranded(pods: Iterable[Pod], super_id: str, capacity: Mapping[str, Mapping[str, int]]) -> list[Pod]:
     """Return the Pods on a super cluster that have no part in the slices which their namespaces still have there.
 
-    Pods with claims stay first, so that others leave before them. Pods that are being deleted have left.
+    Pods with claims stay first, so that others leave before them. Pods that are being deleted have left. Those of fixed names
+    that have no node yet are left out, since they wait.
 
     Args:
         pods: a tenant's Pods.
@@ -18,7 +19,7 @@ def stranded(pods: Iterable[Pod], super_id: str, capacity: Mapping[str, Mapping[
     """
     shares: dict[str, Share] = {}
     found = []
-    there = [pod for pod in pods if pod.bound_to == super_id and not pod.deleting]
+    there = [pod for pod in pods if pod.is_evicted_from(super_id) and not pod.deleting]
     for pod in sorted(there, key=lambda pod: (not pod.needs.claims, pod.key)):
         if pod.namespace not in capacity:
             found.append(pod)
@@ -42,7 +43,7 @@ def replaceable(pods: Iterable[Pod], super_id: str, room: Callable[[str], list[S
     shares: dict[str, list[Share]] = {}
     found = []
     for pod in sorted(pods, key=lambda pod: pod.key):
-        if pod.bound_to != super_id or pod.deleting or pod.needs.claims:
+        if not pod.is_evicted_from(super_id) or pod.deleting or pod.needs.claims:
             continue
         if pod.namespace not in shares:
             shares[pod.namespace] = room(pod.namespace)

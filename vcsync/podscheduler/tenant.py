@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from vcsync.api.names import SUPER_CLUSTER, SUSPENDED
+from vcsync.api.refusals import Said
 from vcsync.kube.cache import Change
 from vcsync.kube.client import Client
 from vcsync.kube.errors import NotFound
@@ -21,6 +22,7 @@ from vcsync.objects.envelope import Envelope
 from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import (
     Assign,
+    Await,
     MarkLost,
     PodAccounting,
     Stand,
@@ -53,11 +55,11 @@ EVERYWHERE: Key = ("", "")
 """Item of the queue: `wake` for all namespaces."""
 
 
-class ClaimHeld(Exception):
-    """A claim cannot leave a super cluster: the ledger, read live, says that it may still have objects of the namespace."""
+class StillHeld(Exception):
+    """A Pod or claim cannot leave a super cluster: a live read says that it may still have objects of the namespace."""
 
-    def __init__(self, claim: str, super_id: str) -> None:
-        super().__init__(f"claim {claim} may still have a copy on super cluster {super_id}")
+    def __init__(self, what: str, super_id: str) -> None:
+        super().__init__(f"{what} may still have a copy on super cluster {super_id}")
 
 
 class PodWriter(Protocol):
@@ -78,6 +80,9 @@ class PodWriter(Protocol):
     async def still_holds(self, namespace: str, super_id: str) -> bool:
         """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""
 
+    async def may_run(self, namespace: str, super_id: str) -> bool:
+        """Return whether Pods of a namespace may run on a super cluster, by live reads of the ledger and the fence."""
+
     @property
     def gone(self) -> Callable[[str, str, str], None]:
         """Takes namespace, name and UID of a Pod that the API server no longer has."""
@@ -91,7 +96,7 @@ class Outcome(Struct, frozen=True):
     """The result of scheduling a Pod.
 
     Attributes:
-        kind: `assigned`, `waiting`, `withdrawn` from a super cluster that refuses it, or `left` if nothing was done.
+        kind: `assigned`, `waiting`, `withdrawn` from its super cluster, or `left` if nothing was done.
         super_id: the super cluster it was assigned to; empty otherwise.
         decision: the decision, if one was made.
         latency: seconds from seeing the Pod to having assigned it.
@@ -123,6 +128,7 @@ class TenantPods:
         promise_counts: number of promises by what became of them.
         devices: the tenant's ResourceClaims.
         services: the tenant's Services that keep their Pods together.
+        holds: returns whether a super cluster may have objects of a namespace, by the ledger.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -139,12 +145,13 @@ class TenantPods:
         promise_counts: Counter[str] | None = None,
         devices: DeviceClaims | None = None,
         services: KeptServices | None = None,
+        holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
     ) -> None:
         self._suspended = suspended
         self._claims = claims or Claims()
         self._devices = devices or DeviceClaims()
         self._services = services or KeptServices()
-        self.accounting = PodAccounting(self._claims, self._devices, self._services)
+        self.accounting = PodAccounting(self._claims, self._devices, self._services, holds)
         self._writer = writer
         self._views = views
         self._add = add
@@ -192,6 +199,10 @@ class TenantPods:
         """Set the slices of a namespace, and look again at its Pods."""
         if self.accounting.grant(namespace, size, placements):
             self._look_again(ALL, namespace)
+
+    def released(self, namespace: str) -> None:
+        """Look again at the Pods of a namespace, since its super clusters may not hold it any more."""
+        self._look_again(ALL, namespace)
 
     def pool_changed(self, changed: frozenset[str] | None = None) -> None:
         """Look again at the waiting Pods that a change of the pool concerns, and at those on lost super clusters.
@@ -390,7 +401,7 @@ class TenantPods:
 
         Raises:
             KubeError: the decision could not be written, and is not counted.
-            ClaimHeld: a claim of the Pod may not leave its super cluster yet.
+            StillHeld: the Pod or a claim of it may not leave its super cluster yet.
         """
         pod = self.accounting.pods.get(key)
         if pod is None:
@@ -408,8 +419,8 @@ class TenantPods:
                 return await self._assign(pod, verdict)
             if isinstance(verdict, Withdraw):
                 return await self._withdraw(pod, verdict)
-            if isinstance(verdict, Stand):
-                return self._stand(pod, verdict)
+            if isinstance(verdict, Stand | Await):
+                return self._stand(pod, verdict) if isinstance(verdict, Stand) else self._await(pod, verdict)
             if isinstance(verdict, Wait):
                 return await self._wait(pod, verdict)
             if isinstance(verdict, MarkLost):
@@ -428,6 +439,8 @@ class TenantPods:
             claims, devices = (
                 [each for each in found if SUPER_CLUSTER not in each.labels] for found in (claims, devices)
             )
+        if verdict.super_id != pod.label:
+            await self._require_gone(pod)
         self._claims.assume(claims, verdict.super_id)
         self._devices.assume(devices, verdict.super_id)
         try:
@@ -435,7 +448,7 @@ class TenantPods:
             for claim in claims:
                 left = left_behind(claim, verdict.super_id)
                 if left and await self._writer.still_holds(pod.namespace, left):
-                    raise ClaimHeld(claim.name, left)
+                    raise StillHeld(f"claim {claim.name}", left)
                 await self._writer.patch_claim(claim, claim_assignment(claim, verdict.super_id))
             for claim in devices:
                 await self._writer.patch_device_claim(claim, device_claim_assignment(claim, verdict.super_id))
@@ -466,16 +479,44 @@ class TenantPods:
         """Take the decision on a Pod back. Its super cluster gives it back as soon as it has no copy, or keeps it if it runs."""
         self.accounting.hold(pod, verdict.super_id)
         try:
-            await self._writer.patch(pod.namespace, pod.name, withdrawal(pod))
+            await self._writer.patch(pod.namespace, pod.name, withdrawal(pod, verdict.reason))
         except BaseException:
             if self.accounting.let_go(pod.key):
                 self._freed(pod.namespace)
             raise
-        why = pod.said[pod.label].why
+        why = Said(reason=verdict.reason).why
+        begin = (
+            f"super cluster {pod.label} refused the Pod"
+            if pod.refused
+            else f"the Pod leaves super cluster {pod.label}"
+        )
         self._writer.emit(
-            pod, f"super cluster {pod.label} refused the Pod: {why}; it is placed on another super cluster"
+            pod,
+            f"{begin}: {why}; it is placed again once {pod.label} has confirmed that it does not run there",
         )
         return Outcome("withdrawn", "", verdict.decision, version=pod.version)
+
+    def _await(self, pod: Pod, verdict: Await) -> Outcome:
+        """Leave a Pod on a super cluster that nobody hears from. Room elsewhere is not held for that long."""
+        if self.accounting.let_go(pod.key):
+            self._freed(pod.namespace)
+        if not self.accounting.wait_for_super(pod, verdict.reason):
+            return Outcome("left")
+        self._writer.emit(pod, verdict.reason)
+        return Outcome("waiting", pod.label, version=pod.version)
+
+    async def _require_gone(self, pod: Pod) -> None:
+        """Return if the super cluster that the label of a Pod names cannot have a copy, by its statement or by live reads.
+
+        What this process has seen may be old: the namespace may have got slices there again, or a fence may have ended.
+
+        Raises:
+            StillHeld: it may have one.
+        """
+        if not pod.label or pod.needs.node or pod.returned:
+            return
+        if await self._writer.may_run(pod.namespace, pod.label):
+            raise StillHeld("the Pod", pod.label)
 
     def _stand(self, pod: Pod, verdict: Stand) -> Outcome:
         """Leave a Pod where it is, and look again when it may be tried elsewhere."""
@@ -503,6 +544,7 @@ class TenantPods:
         if pod.label or pod.annotation:
             # The Pod may not run on the super cluster that its label names, so the label is removed. The answer to the
             # patch enqueues the Pod again.
+            await self._require_gone(pod)
             await self._writer.patch(pod.namespace, pod.name, assignment(pod, None))
             self._tell_label(pod, "the Pod waits")
             return outcome
@@ -552,6 +594,7 @@ class PodClient:
         gone: called with namespace, name and UID of every Pod that the control plane no longer has.
         claims: caches the control plane's claims.
         holders: reads the super clusters live that may have objects of a namespace.
+        is_out: reads live whether a super cluster is fenced, or not registered.
         devices: caches the control plane's ResourceClaims.
     """
 
@@ -564,8 +607,10 @@ class PodClient:
         claims: Reflector,
         holders: Callable[[str], Awaitable[frozenset[str]]],
         devices: Reflector,
+        is_out: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._holders = holders
+        self._is_out = is_out
         self._devices = devices
         self._claims = claims
         self._client = client
@@ -605,6 +650,10 @@ class PodClient:
     async def still_holds(self, namespace: str, super_id: str) -> bool:
         """Return whether a super cluster may have objects of a namespace, by a live read of the ledger."""
         return super_id in await self._holders(namespace)
+
+    async def may_run(self, namespace: str, super_id: str) -> bool:
+        """Return whether Pods of a namespace may run on a super cluster, by live reads of the ledger and the fence."""
+        return await self.still_holds(namespace, super_id) and not await self._is_out(super_id)
 
     def emit(self, pod: Pod, message: str) -> None:
         """Record a Warning about a Pod."""

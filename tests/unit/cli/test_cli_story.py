@@ -10,7 +10,16 @@ from vcsync.api.conditions import Condition
 from vcsync.api.fields import Quantity
 from vcsync.api.names import SUPER_CLUSTER, drain_finalizer
 from vcsync.api.objects import NamespacePlacement, SuperCluster
-from vcsync.api.refusals import ADMISSION, QUOTA, REFUSED, WITHDRAWN, Said, refusal_annotation
+from vcsync.api.refusals import (
+    ADMISSION,
+    QUOTA,
+    REFUSED,
+    RETURNED,
+    SLICES_LEFT,
+    WITHDRAWN,
+    Said,
+    refusal_annotation,
+)
 from vcsync.api.refusals import UNSCHEDULABLE as UNSCHEDULED
 from vcsync.api.specs import (
     Explanation,
@@ -220,7 +229,10 @@ UNSCHEDULABLE: dict[str, Any] = {
             "Pod acme/shop/web is Running on node n0 of super cluster r1.",
         ),
         (pod(on="r1"), "it belongs to super cluster r1 and has no node there yet."),
-        (pod(on="r2"), "Its namespace has no slices on r2 any more: the Pod cannot start there."),
+        (
+            pod(on="r2"),
+            "The Pod goes elsewhere when r2 has confirmed that it does not run there.",
+        ),
         (pod(on="r2", node="n.r2"), "Super cluster r2, which is suspect (no node is ready)."),
         (pod(on="r1", node="n.r1"), "Its namespace has 2 slices there."),
         (pod(metadata={"deletionTimestamp": TIME}), f"It has been terminating since {TIME}."),
@@ -285,6 +297,19 @@ def test_refusals_of_super_clusters_are_told_of_pods_without_a_node(said: Said, 
     bound = pod(**facts, node="n.r1")
     story = pod_story("acme/shop/web", bound, placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT)
     assert told not in story
+
+
+def test_a_pod_that_leaves_a_super_cluster_which_has_not_refused_it_says_why() -> None:
+    def story(said: Said) -> str:
+        metadata = {"labels": {SUPER_CLUSTER: "r1"}, "annotations": refusal_annotation("r1", said)}
+        found = pod(metadata=metadata, status={"phase": "Pending"})
+        return " ".join(
+            pod_story("acme/shop/web", found, placement({"r1": 2}), SUPERS, NOW, ledger=NOTHING_DEALT)
+        )
+
+    leaving = "It leaves super cluster r1 as soon as it has no copy there: its namespace has no slices there any more."
+    assert leaving in story(Said(WITHDRAWN, 0, SLICES_LEFT))
+    assert "refuse" not in story(Said(WITHDRAWN, 0, SLICES_LEFT)) + story(Said(RETURNED, 0, SLICES_LEFT))
 
 
 def test_an_unplaced_pod_includes_its_namespaces_explanation() -> None:
@@ -371,6 +396,13 @@ def test_a_terminating_pod_on_a_lost_super_cluster_waits_for_its_end_or_a_fence(
 
     assert "'vcsync super fence r1' confirms that nothing runs there" in story(later)
     assert "vcsync super fence" not in story(NOW)
+    pod = {"metadata": {"labels": {SUPER_CLUSTER: "r1"}}, "status": {"phase": "Pending"}}
+    assert "the Pod goes elsewhere only if 'vcsync super fence r1' confirms that nothing runs there" in story(
+        later
+    )
+    assert "vcsync super fence" not in story(NOW)
+    supers = {"r1": super_cluster("r1", fenced=True)}
+    assert "super fence" not in story(later)
 
 
 def test_a_fenced_super_cluster_is_explained() -> None:

@@ -26,16 +26,30 @@ class Tenant:
         self.events: list[tuple[str, str]] = []
         self.fail: list[Exception] = []
         self.queue: list[tuple[tuple[str, str], bool]] = []
-        self.cache = Cache()
         self.version = 0
         self.now = 0.0
         self.later: list[tuple[tuple[str, str], float]] = []
-        self.pods = TenantPods(self, lambda: self.views, self.add, self.add_after, lambda: self.now)
+        self.held: set[str] | None = None  # super clusters that hold the namespace by the ledger; None: all
+        self.live: set[str] | None = None  # those that may run its Pods by live reads; None: as is known
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new term, which knows nothing. The caller grants slices and begins."""
+        self.queue.clear()
+        self.later.clear()
+        self.cache = Cache()
+        self.pods = TenantPods(
+            self, lambda: self.views, self.add, self.add_after, lambda: self.now, holds=self.holds
+        )
+        for body in self.objects.values():
+            self.observe(parse(json.dumps(body).encode()))
 
     # The API server
 
     def create(self, name: str, cpu: str = "50m", **fields: Any) -> None:
         metadata = {"name": name, "namespace": NS, "uid": f"uid-{name}", "labels": fields.pop("labels", {})}
+        if fields.pop("generated", False):
+            metadata["generateName"] = name
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
         self.store(name, {"metadata": metadata, "spec": {"containers": [container], **fields}})
 
@@ -81,6 +95,14 @@ class Tenant:
 
     async def still_holds(self, namespace: str, super_id: str) -> bool:
         raise AssertionError(f"no claim leaves {super_id}")
+
+    async def may_run(self, namespace: str, super_id: str) -> bool:
+        if self.live is not None:
+            return super_id in self.live
+        return self.holds(namespace, super_id) and super_id in self.views and not self.views[super_id].fenced
+
+    def holds(self, namespace: str, super_id: str) -> bool:
+        return namespace == NS and (self.held is None or super_id in self.held)
 
     async def patch_status(self, namespace: str, name: str, patch: dict[str, Any]) -> None:
         self.patches.append((name, patch))

@@ -6,8 +6,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
+from vcsync.api.refusals import (
+    NO_ROOM,
+    REFUSED,
+    RETURNED,
+    SLICES_LEFT,
+    UNSCHEDULABLE,
+    WITHDRAWN,
+    Said,
+)
+from vcsync.podscheduler.accounting import Assign, Await, PodAccounting, Wait, Withdraw
 from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.revisits import Reason
 from vcsync.scheduling.pods import PodNeeds
 from vcsync.scheduling.snapshot import Health, SuperView
 
@@ -95,10 +105,10 @@ def test_a_pod_with_another_uid_frees_an_assumed_share(accounting):
     [
         pytest.param(pod(label="r2"), None, id="a choice of the tenant's that fits stands"),
         pytest.param(pod(label="r2", annotation=""), Assign("r2"), id="its annotation follows the label"),
-        pytest.param(pod(label="r3"), "r1", id="no slices where the label says"),
+        pytest.param(pod(label="r3"), "r3 -> r1", id="no slices where the label says"),
         pytest.param(pod(label="nowhere"), "r1", id="no such super cluster"),
         pytest.param(pod(label="r2", cpu=101), None, id="too large everywhere: the quota there decides"),
-        pytest.param(pod(label="r2", supers=("r1",)), "r1", id="label against node selector"),
+        pytest.param(pod(label="r2", supers=("r1",)), "r2 -> r1", id="label against node selector"),
         pytest.param(pod(supers=("r2",)), "r2", id="node selector"),
         pytest.param(pod(node="n.r2", label="r2"), None, id="bound"),
         pytest.param(pod(node="n.r2", label="r1"), Assign("r2"), id="bound, label tampered with"),
@@ -115,17 +125,109 @@ def test_a_pod_with_another_uid_frees_an_assumed_share(accounting):
 def test_decisions_on_a_pod(accounting, each, verdict):
     found = accounting.decide(seen(accounting, each), VIEWS)
     if isinstance(verdict, str):
-        assert isinstance(found, Assign)
-        assert found.super_id == verdict
+        old, _, new = verdict.rpartition(" -> ")
+        assert isinstance(found, Withdraw if old else Assign)
+        assert found.super_id == new
     else:
         assert found == verdict
     assert found is None or not accounting.settled(each, VIEWS)
 
 
-def test_a_pod_that_exceeds_its_labelled_share_moves_to_another_one(accounting):
+def test_a_label_of_the_tenants_that_exceeds_its_share_is_taken_back_from_there(accounting):
     seen(accounting, pod("a", 100, label="r2"))
-    forged = seen(accounting, pod("b", 60, label="r2"))
-    assert accounting.decide(forged, VIEWS).super_id == "r1"
+    forged = seen(accounting, pod("b", 60, label="r2", annotation=""))
+    verdict = accounting.decide(forged, VIEWS)
+    assert isinstance(verdict, Withdraw), "the syncer of r2 follows the label, too"
+    assert (verdict.super_id, verdict.reason) == ("r1", NO_ROOM)
+    seen(accounting, pod("c", 100, label="r1"))
+    assert accounting.decide(forged, VIEWS).super_id == "r2", "the quota there decides"
+
+
+def test_a_pod_that_was_placed_stays_though_its_share_is_exceeded(accounting):
+    """It may run already. Otherwise the quota there refuses its copy, and its syncer says so."""
+    seen(accounting, pod("a", 100, label="r2"))
+    assert accounting.settled(seen(accounting, pod("b", 60, label="r2")), VIEWS)
+
+
+LOST = SuperView("r1", Health.LOST, {}, out_of_touch="no heartbeat since noon")
+
+
+def locked(state="", reason=""):
+    said = {"r1": Said(state, 0, reason)} if state else {}
+    return replace(pod(label="r1"), said=said)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("", SLICES_LEFT), (REFUSED, UNSCHEDULABLE), (WITHDRAWN, None)]
+)
+def test_a_pod_whose_slices_have_left_is_taken_back_and_not_moved(state, reason):
+    accounting = PodAccounting()
+    accounting.grant(NS, SIZE, {"r1": 2})
+    each = seen(accounting, locked(state, UNSCHEDULABLE if state else ""))
+    accounting.grant(NS, SIZE, {"r2": 2})
+    verdict = accounting.decide(each, VIEWS)
+    if reason is None:
+        assert verdict is None, "r1 has to give it back first"
+    else:
+        assert isinstance(verdict, Withdraw)
+        assert (verdict.super_id, verdict.reason) == ("r2", reason)
+    returned = seen(accounting, locked(RETURNED, SLICES_LEFT))
+    assert accounting.decide(returned, VIEWS).super_id == "r2"
+
+
+@pytest.mark.parametrize(
+    ("views", "holds"),
+    [
+        pytest.param({each: VIEWS[each] for each in ("r2", "r3")}, True, id="not registered"),
+        pytest.param(VIEWS | {"r1": replace(LOST, fenced=True)}, True, id="fenced"),
+        pytest.param(VIEWS, False, id="the ledger says that nothing of the namespace is there"),
+        pytest.param(VIEWS | {"r1": LOST}, False, id="the same while it is lost"),
+    ],
+)
+@pytest.mark.parametrize("state", ["", REFUSED, WITHDRAWN])
+def test_a_pod_moves_at_once_from_where_it_cannot_be(views, holds, state):
+    accounting = PodAccounting(holds=lambda _namespace, _super_id: holds)
+    accounting.grant(NS, SIZE, {"r1": 2})
+    each = seen(accounting, locked(state))
+    accounting.grant(NS, SIZE, {"r2": 2})
+    verdict = accounting.decide(each, views)
+    assert isinstance(verdict, Assign)
+    assert verdict.super_id == "r2"
+
+
+@pytest.mark.parametrize("state", ["", REFUSED, WITHDRAWN])
+@pytest.mark.parametrize("left", [{"r2": 2}, {"r1": 1, "r2": 1}], ids=["all slices left", "some slices left"])
+@pytest.mark.parametrize(
+    "view",
+    [LOST, replace(LOST, health=Health.SUSPECT), replace(LOST, out_of_touch="")],
+    ids=["lost", "suspect", "lost without a reason"],
+)
+def test_a_pod_waits_for_a_super_cluster_that_nobody_hears_from(state, left, view):
+    accounting = PodAccounting()
+    accounting.grant(NS, SIZE, {"r1": 2})
+    each = seen(accounting, locked(state))
+    seen(accounting, pod("bound", 150, label="r1", node="n.r1"))
+    accounting.grant(NS, SIZE, left)
+    views = VIEWS | {"r1": view}
+    verdict = accounting.decide(each, views)
+    if not state and "r1" in left:
+        assert verdict is None, "its slices are still there"
+        return
+    assert isinstance(verdict, Await)
+    assert verdict.reason.startswith("super cluster r1 may still run this Pod, and nobody hears from it: ")
+    assert verdict.reason.endswith("the Pod stays there until r1 answers again or its operator fences it")
+    assert accounting.wait_for_super(each, verdict.reason)
+    assert not accounting.wait_for_super(each, verdict.reason), "it is reported once"
+    assert each.key in accounting.concerned(Reason(supers=frozenset({"r1"})), NS), "its return is looked at"
+
+
+def test_a_pod_that_returns_to_a_healthy_super_cluster_is_not_moved_by_its_health_alone():
+    accounting = PodAccounting()
+    each = seen(accounting, locked())
+    accounting.grant(NS, SIZE, {"r2": 2})
+    for health in (Health.RECOVERING, Health.READY):
+        verdict = accounting.decide(each, VIEWS | {"r1": replace(LOST, health=health, out_of_touch="")})
+        assert isinstance(verdict, Withdraw)
 
 
 def test_bound_pods_count_on_their_node_and_not_on_their_label(accounting):
@@ -149,7 +251,9 @@ def test_only_bound_pods_stay_on_a_share_that_was_removed(accounting):
     assert accounting.decide(waiting, VIEWS).super_id == "r2"
     assert accounting.decide(bound, VIEWS) is None
     accounting.grant(NS, {}, {})
-    assert isinstance(accounting.decide(waiting, VIEWS), Wait)
+    verdict = accounting.decide(waiting, VIEWS)
+    assert isinstance(verdict, Withdraw)
+    assert verdict.super_id == "", "there is no room anywhere"
 
 
 def test_granting_the_same_again_is_no_change(accounting):
@@ -223,9 +327,10 @@ def test_fitting_pods_share_the_free_amounts_and_charge_nothing(accounting):
 def test_a_pod_that_counts_elsewhere_keeps_its_label_if_it_fits_there(accounting, cpu, stands):
     each = seen(accounting, pod(cpu=cpu))
     accounting.assume(each, "r2")
-    relabelled = seen(accounting, pod(cpu=cpu, label="r1"))
+    relabelled = seen(accounting, pod(cpu=cpu, label="r1", annotation="r2"))
     assert used(accounting, "r2") == cpu
-    assert accounting.settled(relabelled, VIEWS) is stands
+    verdict = accounting.decide(relabelled, VIEWS)
+    assert (isinstance(verdict, Assign) and verdict.decision is None) is stands
 
 
 def test_a_pod_is_not_counted_twice_when_it_is_checked(accounting):
@@ -234,10 +339,11 @@ def test_a_pod_is_not_counted_twice_when_it_is_checked(accounting):
 
 
 def test_an_overused_resource_moves_only_pods_that_request_it(accounting):
-    heavy = seen(accounting, pod("heavy", 150, label="r1"))
-    light = seen(accounting, pod("light", 0, label="r1"))
-    assert not accounting.settled(heavy, VIEWS)
-    assert accounting.settled(light, VIEWS)
+    accounting.grant(NS, SIZE, {"r1": 1, "r2": 2})
+    heavy = seen(accounting, pod("heavy", 150, label="r1", annotation=""))
+    light = seen(accounting, pod("light", 0, label="r1", annotation=""))
+    assert isinstance(accounting.decide(heavy, VIEWS), Withdraw)
+    assert accounting.decide(light, VIEWS) == Assign("r1")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from vcsync.api.names import PROVISIONING_PREFIX, SUPER_CLUSTER, volume_name
 from vcsync.api.specs import PublishedStorageClass
 from vcsync.objects.envelope import Envelope, parse
-from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait
+from vcsync.podscheduler.accounting import Assign, PodAccounting, Wait, Withdraw
 from vcsync.podscheduler.claims import (
     Claims,
     Clones,
@@ -79,7 +79,9 @@ class World:
     def decided(self, pod: Pod) -> str:
         verdict = self.accounting.decide(pod, VIEWS)
         assert verdict is not None
-        return verdict.super_id if isinstance(verdict, Assign) else verdict.decision.reasons()
+        if isinstance(verdict, Assign | Withdraw) and verdict.super_id:
+            return verdict.super_id
+        return verdict.decision.reasons()
 
 
 @pytest.fixture
@@ -179,7 +181,7 @@ def test_a_pod_whose_only_share_is_refused_says_why(world: World) -> None:
     world.claim("data", label="r2")
     pod = world.pod("data", label="r1")
     verdict = world.accounting.decide(pod, VIEWS)
-    assert isinstance(verdict, Wait)
+    assert isinstance(verdict, Withdraw)
     assert verdict.decision.reasons() == "r1: claim data is on super cluster r2"
 
 
@@ -259,7 +261,7 @@ def test_a_claim_leaves_only_where_it_certainly_has_no_copy(
 ) -> None:
     world.claim("data", label="r1", metadata=annotated(**({"r1": said} if said else {})))
     views = {"r2": VIEWS["r2"]} | ({"r1": view} if view is not None else {})
-    verdict = world.accounting.decide(world.pod("data", label="r1"), views)
+    verdict = world.accounting.decide(world.pod("data"), views)
     assert (isinstance(verdict, Assign) and verdict.super_id == "r2") is moves
 
 

@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.refusals import CLAIMS
 from vcsync.api.specs import PublishedDeviceClass
 from vcsync.objects.envelope import Envelope, parse
-from vcsync.podscheduler.accounting import Assign, PodAccounting
+from vcsync.podscheduler.accounting import Assign, Await, PodAccounting, Withdraw
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment, slim_device_claim
 from vcsync.podscheduler.pods import Pod
 from vcsync.podscheduler.revisits import Reason
@@ -68,7 +70,11 @@ class World:
     def decided(self, pod: Pod) -> str:
         verdict = self.accounting.decide(pod, self.views)
         assert verdict is not None
-        return verdict.super_id if isinstance(verdict, Assign) else verdict.decision.reasons()
+        if isinstance(verdict, Await):
+            return verdict.reason
+        if isinstance(verdict, Assign | Withdraw) and verdict.super_id:
+            return verdict.super_id
+        return verdict.decision.reasons()
 
 
 @pytest.fixture
@@ -132,10 +138,27 @@ def test_a_claim_without_allocation_leaves_a_super_cluster_that_cannot_serve_it(
 ) -> None:
     world.claim("a", label="r1")
     change(world)
-    if "r1" in world.holders and "r1" in world.views:
-        assert world.decided(world.pod("a", label="r1")) == "r2"
-    else:
-        assert world.decided(world.pod("a")) in world.views
+    assert world.decided(world.pod("a")) in world.views.keys() - ({"r1"} & world.holders)
+
+
+def test_a_pod_leaves_a_super_cluster_that_withdraws_its_class_once_it_was_given_back(world: World) -> None:
+    world.claim("a", label="r1")
+    world.views["r1"] = view("r1")
+    verdict = world.accounting.decide(world.pod("a", label="r1"), world.views)
+    assert isinstance(verdict, Withdraw)
+    assert (verdict.super_id, verdict.reason) == ("r2", CLAIMS)
+
+
+def test_a_claim_stays_on_a_lost_super_cluster_that_may_run_a_pod_with_it(world: World) -> None:
+    """What is allocated is reported after the Pod has started, and only while a Pod uses it."""
+    world.claim("a", label="r1")
+    world.pod("a", name="train-0", label="r1")
+    world.views["r1"] = view("r1", GPU, health=Health.LOST)
+    assert "super cluster r1 may still run" in world.decided(world.pod("a", name="train-0", label="r1"))
+    assert world.decided(world.pod("a", name="train-1")).startswith("r1: is lost")
+    world.views["r1"] = replace(world.views["r1"], fenced=True)
+    assert world.decided(world.pod("a", name="train-0", label="r1")) == "r2"
+    assert world.decided(world.pod("a", name="train-1")) == "r2"
 
 
 def test_an_allocated_claim_stays_where_its_class_is_withdrawn(world: World) -> None:

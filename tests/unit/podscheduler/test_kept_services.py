@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from vcsync.api.names import KEEP_TOGETHER
+from vcsync.api.refusals import RETURNED, SLICES_LEFT, Said
 from vcsync.kube.cache import Cache
 from vcsync.objects.envelope import Envelope, parse
 from vcsync.podscheduler import together
@@ -98,8 +99,10 @@ def test_a_service_without_pods_may_go_anywhere_again() -> None:
 
 def test_a_pod_is_not_kept_by_itself() -> None:
     world = World()
-    alone = world.pod("a", "r1", 150)  # it does not fit there any more
     world.book.grant(NS, {"cpu": 200}, {"r2": 1})
+    alone = world.pod("a", "r1", 150)
+    alone.said = {"r1": Said(RETURNED, 0, SLICES_LEFT)}
+    world.book.update(alone)
     world.book.grant(NS, {"cpu": 100}, {"r1": 1, "r2": 2})
     assert world.place(alone) == "r2"
 

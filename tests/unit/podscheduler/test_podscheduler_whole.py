@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 from memory_cluster import MemoryCluster, until
+from msgspec.structs import replace
 
 from vcsync.api import names
+from vcsync.api.refusals import (
+    CLAIMS,
+    RETURNED,
+    SLICES_LEFT,
+    WITHDRAWN,
+    Said,
+    refusal_annotation,
+    said_by,
+)
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
 from vcsync.fairqueue import ObjectName
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, ServerError, Status, Unauthorized
@@ -105,6 +115,16 @@ class Stage:
         assert found is not None
         label: str = found["metadata"].get("labels", {}).get(PLACED_LABEL, "")
         return label
+
+    def said(self, name: str, super_id: str) -> Said:
+        found = self.tenant.found(PODS, name, "shop")
+        assert found is not None
+        return said_by(found["metadata"].get("annotations") or {}, super_id)
+
+    async def give_back(self, name: str, super_id: str) -> None:
+        """Act as a syncer that has no copy of a Pod."""
+        annotations = refusal_annotation(super_id, replace(self.said(name, super_id), state=RETURNED))
+        await self.tenant.patch(PODS, name, {"metadata": {"annotations": annotations}}, "shop")
 
     def condition(self, name: str) -> dict[str, Any]:
         found = self.tenant.found(PODS, name, "shop")
@@ -572,9 +592,35 @@ async def test_a_claim_that_was_never_copied_leaves_a_super_cluster_that_cannot_
         stage.tenant.remove(PODS, "web", "shop")
         if change == "class":
             publish(stage, "r1")
+            await until(lambda: stage.said("free", "r1") == Said(WITHDRAWN, 0, CLAIMS))
+            await stage.give_back("free", "r1")
         else:
             stage.meta.remove(SUPER_CLUSTERS, "r1")
         await until(lambda: stage.placed("free") == "r2")
+
+
+async def test_a_pod_without_node_leaves_when_the_ledger_says_that_nothing_is_left_where_it_was(
+    stage: Stage,
+) -> None:
+    """The syncer that releases the namespace need not say anything about its Pods."""
+    stage.super_cluster("r2")
+    first, second = names.drain_finalizer("r1"), names.drain_finalizer("r2")
+    stage.grant({"r1": 2}, finalizers=[first])
+    stage.pod("web")
+    stage.pod("other")
+    async with stage.running():
+        await until(lambda: stage.placed("web") == stage.placed("other") == "r1")
+        stage.grant({"r2": 2}, finalizers=[first, second])
+        await until(
+            lambda: {stage.said(each, "r1") for each in ("web", "other")} == {Said(WITHDRAWN, 0, SLICES_LEFT)}
+        )
+        await stage.give_back("other", "r1")
+        await until(lambda: stage.placed("other") == "r2")
+        await settled()
+        assert stage.placed("web") == "r1", "r1 may run it"
+        stage.grant({"r2": 2}, finalizers=[second])
+        await until(lambda: stage.placed("web") == "r2")
+    assert stage.said("web", "r1") == stage.said("other", "r1") == Said()
 
 
 async def test_an_assignment_that_was_refused_is_tried_again(stage: Stage) -> None:

@@ -175,6 +175,9 @@ class Server:
         self.store(name, self.objects[name] | {"status": patch["status"]})
         self.observe(name)
 
+    async def may_run(self, _namespace: str, super_id: str) -> bool:
+        return super_id in self.views
+
     def gone(self, namespace: str, name: str, uid: str) -> None:
         self.report(self.cache.observe_gone(namespace, name, uid))
 
@@ -304,11 +307,17 @@ def test_a_pod_that_is_seen_after_the_end_of_its_promise_counts_where_it_is(serv
     assert server.version == version, "there is nothing to write"
 
 
-def test_a_pod_that_is_late_goes_elsewhere_if_its_room_is_taken(server):
+def test_a_pod_that_is_late_stays_though_its_room_is_taken_until_it_is_refused_there(server):
     write_late(server, "late")
     write(server, server.promised("next", ROOM))
-    assert settle(server) == [ROOM, ROOM]
-    assert {home(server.objects[each]) for each in ("late", "next")} == {*SUPERS}
+    assert settle(server) == [2 * ROOM, 0], "it may run there; the quota of r1 refuses one of them"
+    body = server.objects["next"]
+    body["metadata"]["annotations"] |= refusal_annotation("r1", Said(REFUSED, reason=QUOTA))
+    server.store("next", body)
+    server.deliver_all()
+    server.work()
+    assert said_by(server.objects["next"]["metadata"]["annotations"], "r1").state == WITHDRAWN
+    assert [server.used(each) for each in SUPERS] == [2 * ROOM, ROOM], "the room on r2 is held for it"
 
 
 def test_a_pod_that_is_late_stays_if_there_is_no_room_and_nobody_else_gets_any(server):

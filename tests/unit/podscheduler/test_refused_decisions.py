@@ -51,7 +51,13 @@ class Refusing(Tenant):
         home = self.home(name)
         said = self.said(name, home)
         assert said.state == WITHDRAWN
-        self.say(name, home, replace(said, state=RETURNED, returns=said.returns + 1))
+        self.say(name, home, replace(said, state=RETURNED, returns=said.returns + said.refuses))
+
+    async def leave(self, name: str) -> str:
+        """Have a Pod that is withdrawn given back, and return where it is then."""
+        self.give_back(name)
+        await self.settle()
+        return self.home(name)
 
     async def move(self, name: str) -> str:
         """Have a Pod refused where it is, and return where it is then."""
@@ -85,7 +91,10 @@ async def test_a_refused_pod_is_withdrawn_and_placed_elsewhere_when_it_was_given
     await tenant.settle()
     assert (tenant.home("p"), tenant.said("p", "r1").state) == ("r1", WITHDRAWN)
     assert tenant.events == [
-        ("p", f"super cluster r1 refused the Pod: {words}; it is placed on another super cluster")
+        (
+            "p",
+            f"super cluster r1 refused the Pod: {words}; it is placed again once r1 has confirmed that it does not run there",
+        )
     ]
     writes = len(tenant.patches)
     await tenant.pass_time()
@@ -364,16 +373,23 @@ async def test_a_change_of_nodes_wakes_only_the_pods_that_were_refused_there(ten
 
 
 class Moves(RuleBasedStateMachine):
-    """Pods of one namespace, their scheduler, and super clusters that have copies, refuse, bind and remove them at any time."""
+    """Pods of one namespace, their scheduler, and super clusters that have copies, refuse, run, bind and remove them at any time.
+
+    Slices come and go, and super clusters are out of touch: then they run what they have, and their syncers hear and say nothing.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.tenant = Refusing()
         self.slices = {"r1": 1, "r2": 2, "r3": 1}
+        self.most = dict(self.slices)
         self.tenant.views["r3"] = replace(self.tenant.views["r1"], id="r3")
+        self.tenant.held = {"r1", "r2", "r3"}
         self.tenant.pods.grant(NS, SIZE, self.slices)
         self.tenant.pods.begin()
-        self.copies: dict[str, set[str]] = {}
+        self.copies: dict[
+            str, dict[str, bool]
+        ] = {}  # Pod -> super cluster with a copy -> whether it has a node
         self.numbers = itertools.count()
 
     def work(self) -> None:
@@ -385,45 +401,62 @@ class Moves(RuleBasedStateMachine):
     def pending(self) -> list[str]:
         return [name for name, found in self.tenant.objects.items() if "nodeName" not in found["spec"]]
 
-    @rule(cpu=st.sampled_from(["20m", "50m", "100m", "300m"]))
-    def create(self, cpu: str) -> None:
+    def in_touch(self, super_id: str) -> bool:
+        return not self.tenant.views[super_id].out_of_touch
+
+    def reached(self) -> list[str]:
+        """Return the Pods without a node whose syncer hears of them."""
+        return [name for name in self.pending() if (home := self.tenant.home(name)) and self.in_touch(home)]
+
+    @rule(cpu=st.sampled_from(["20m", "50m", "100m", "300m"]), generated=st.booleans())
+    def create(self, cpu: str, generated: bool) -> None:
         if len(self.tenant.objects) < 12:
-            self.tenant.create(f"p{next(self.numbers)}", cpu)
+            self.tenant.create(f"p{next(self.numbers)}", cpu, generated=generated)
             self.work()
 
     @rule(data=st.data())
     def sync(self, data: st.DataObject) -> None:
         """The syncer of the Pod's super cluster acts once, as `pod_return` does."""
-        names = [name for name in self.pending() if self.tenant.home(name)]
+        names = self.reached()
         if not names:
             return
         name = data.draw(st.sampled_from(names))
         home = self.tenant.home(name)
-        said, copies = self.tenant.said(name, home), self.copies.setdefault(name, set())
+        said, copies = self.tenant.said(name, home), self.copies.setdefault(name, {})
         if said.state == WITHDRAWN:
-            copies.discard(home)
-            self.tenant.give_back(name)
-        elif said.state != RETURNED and home not in copies:
-            assert not copies, f"{name} is still on {copies}"
-            copies.add(home)
+            if not copies.get(home):
+                copies.pop(home, None)
+                self.tenant.give_back(name)
+        elif said.state != RETURNED and home not in copies and self.slices.get(home):
+            copies[home] = False
         self.work()
+
+    @rule(data=st.data())
+    def run(self, data: st.DataObject) -> None:
+        """A super cluster's own scheduler finds a node for a copy. Nobody has to hear of it."""
+        waiting = [
+            (name, home) for name, found in self.copies.items() for home, runs in found.items() if not runs
+        ]
+        if waiting:
+            name, home = data.draw(st.sampled_from(waiting))
+            self.copies[name][home] = True
 
     @rule(data=st.data(), reason=st.sampled_from([QUOTA, ADMISSION, UNSCHEDULABLE]))
     def refuse(self, data: st.DataObject, reason: str) -> None:
-        names = [name for name in self.pending() if self.tenant.home(name)]
+        names = self.reached()
         if names:
             name = data.draw(st.sampled_from(names))
-            if not self.tenant.said(name, self.tenant.home(name)).state:
+            home = self.tenant.home(name)
+            if not self.tenant.said(name, home).state and not self.copies.get(name, {}).get(home):
                 self.tenant.refuse(name, reason)
                 self.work()
 
     @rule(data=st.data())
     def bind(self, data: st.DataObject) -> None:
-        names = [name for name in self.pending() if self.copies.get(name)]
+        names = [name for name in self.reached() if self.copies.get(name, {}).get(self.tenant.home(name))]
         if names:
             name = data.draw(st.sampled_from(names))
-            [home] = self.copies[name]
-            self.tenant.objects[name]["spec"]["nodeName"] = f"node.{home}"
+            self.tenant.objects[name]["spec"]["nodeName"] = f"node.{self.tenant.home(name)}"
             self.tenant.store(name, self.tenant.objects[name])
             self.work()
 
@@ -440,15 +473,41 @@ class Moves(RuleBasedStateMachine):
         self.tenant.pods.capacity_changed(super_id)
         self.work()
 
-    @rule(
-        super_id=st.sampled_from(["r1", "r2", "r3"]), health=st.sampled_from([Health.READY, Health.SUSPECT])
-    )
+    @rule(slices=st.fixed_dictionaries({each: st.integers(0, 2) for each in ("r1", "r2", "r3")}))
+    def distribute(self, slices: dict[str, int]) -> None:
+        """The namespace scheduler moves slices: for a drain, a rebalance, a fail-back, another quota."""
+        self.slices = {super_id: number for super_id, number in slices.items() if number}
+        self.most = {super_id: max(self.most[super_id], number) for super_id, number in slices.items()}
+        self.tenant.held |= self.slices.keys()
+        self.tenant.pods.grant(NS, SIZE, self.slices)
+        self.work()
+
+    @rule(super_id=st.sampled_from(["r1", "r2", "r3"]))
+    def drain(self, super_id: str) -> None:
+        """A syncer ends the copies of a namespace without slices, and releases its finalizer."""
+        if super_id in self.slices or not self.in_touch(super_id):
+            return
+        for name, found in self.copies.items():
+            if found.pop(super_id, False) and name in self.tenant.objects:
+                self.tenant.delete(name)
+        self.tenant.held.discard(super_id)
+        self.tenant.pods.released(NS)
+        self.work()
+
+    @rule(super_id=st.sampled_from(["r1", "r2", "r3"]), health=st.sampled_from([*Health]))
     def judge(self, super_id: str, health: Health) -> None:
         view = self.tenant.views[super_id]
-        self.tenant.views[super_id] = replace(
-            view, health=health, out_of_touch="late" if health is Health.SUSPECT else ""
-        )
+        away = health in (Health.SUSPECT, Health.LOST)
+        self.tenant.views[super_id] = replace(view, health=health, out_of_touch="since noon" if away else "")
         self.tenant.pods.pool_changed(frozenset({super_id}))
+        self.work()
+
+    @rule()
+    def restart(self) -> None:
+        """Another leader of the scheduler begins."""
+        self.tenant.restart()
+        self.tenant.pods.grant(NS, SIZE, self.slices)
+        self.tenant.pods.begin()
         self.work()
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 600.0, 3600.0]))
@@ -461,17 +520,17 @@ class Moves(RuleBasedStateMachine):
         self.work()
 
     @invariant()
-    def no_pod_is_on_two_super_clusters(self) -> None:
-        assert all(len(found) <= 1 for found in self.copies.values())
+    def no_pod_has_two_copies(self) -> None:
+        assert all(len(found) <= 1 for found in self.copies.values()), self.copies
 
     @invariant()
     def no_share_holds_more_than_its_slices(self) -> None:
-        used = dict.fromkeys(self.slices, 0)
+        used = dict.fromkeys(self.most, 0)
         for name, found in self.tenant.objects.items():
             home = self.tenant.home(name)
             if home:
                 used[home] += int(found["spec"]["containers"][0]["resources"]["requests"]["cpu"][:-1])
-        assert all(used[super_id] <= 100 * slices for super_id, slices in self.slices.items())
+        assert all(used[super_id] <= 100 * slices for super_id, slices in self.most.items())
 
     @invariant()
     def every_refusal_ends_in_another_try_or_a_stated_wait(self) -> None:
@@ -479,10 +538,16 @@ class Moves(RuleBasedStateMachine):
         for name in self.pending():
             home = self.tenant.home(name)
             said = self.tenant.said(name, home) if home else NOTHING
-            assert said.state != RETURNED, "the scheduler decides again at once"
-            if said.state == REFUSED:
+            waits = (NS, name) in accounting.waiting(NS)
+            assert said.state != RETURNED or waits, "the scheduler decides again at once"
+            told = [text for about, text in self.tenant.events if about == name]
+            if said.state == REFUSED and self.in_touch(home):
                 assert (NS, name) in accounting.standing(NS)
-                assert any(about == name and "refuse" in text for about, text in self.tenant.events)
+                assert any("refuse" in text for text in told)
+            elif waits or not home or self.in_touch(home):
+                continue
+            elif said.state or home not in self.slices:
+                assert any(f"super cluster {home} may still run" in text for text in told)
 
     @invariant()
     def nothing_is_held_for_pods_that_do_not_move(self) -> None:
@@ -493,10 +558,10 @@ class Moves(RuleBasedStateMachine):
             if (home := self.tenant.home(name)) and self.tenant.said(name, home).state == WITHDRAWN
         }
         assert set(accounting._held) <= leaving
-        shares = [accounting.share(NS, super_id) for super_id in self.slices]
+        shares = [accounting.share(NS, super_id) for super_id in self.most]
         placed = sum(bool(self.tenant.home(name)) for name in self.tenant.objects)
         assert sum(share.pods for share in shares if share is not None) == placed + len(accounting._held)
 
 
 TestMoves = Moves.TestCase
-TestMoves.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMoves.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

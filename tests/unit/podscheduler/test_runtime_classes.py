@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from vcsync.api.refusals import NOT_PUBLISHED
 from vcsync.api.specs import PublishedRuntimeClass
-from vcsync.podscheduler.accounting import Assign, PodAccounting, Verdict, Wait
+from vcsync.podscheduler.accounting import Assign, PodAccounting, Verdict, Wait, Withdraw
 from vcsync.podscheduler.pods import Pod
 from vcsync.scheduling.pods import PodNeeds, pod_needs
 from vcsync.scheduling.snapshot import Health, SuperView
@@ -50,8 +51,8 @@ def test_a_pod_waits_with_the_reason_where_no_super_cluster_of_its_namespace_has
 
 def test_a_pod_that_is_not_bound_leaves_a_super_cluster_that_publishes_the_class_no_more() -> None:
     verdict = decided(pod(label="r1"), views("r2"))
-    assert isinstance(verdict, Assign)
-    assert verdict.super_id == "r2"
+    assert isinstance(verdict, Withdraw)
+    assert (verdict.super_id, verdict.reason) == ("r2", NOT_PUBLISHED)
 
 
 @pytest.mark.parametrize(

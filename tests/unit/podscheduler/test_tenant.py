@@ -1,9 +1,12 @@
+import json
+
 import pytest
 from tenant_kit import NS, SIZE, Tenant
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import REFUSAL_PREFIX, SUPER_CLUSTER
 from vcsync.kube.errors import Conflict, ServerError, Status
-from vcsync.podscheduler.tenant import NEW_NAMESPACE_SECONDS, Outcome, TenantPods
+from vcsync.objects.merge_patch import merge_patch
+from vcsync.podscheduler.tenant import NEW_NAMESPACE_SECONDS, Outcome, StillHeld, TenantPods
 from vcsync.scheduling.snapshot import Health, SuperView
 
 
@@ -102,12 +105,14 @@ async def test_pods_wait_for_slices_and_move_with_them(tenant):
     tenant.pods.grant(NS, SIZE, {"r2": 1})
     await tenant.settle()
     assert tenant.home("p") == "r2"
+    tenant.held = {"r1"}
     tenant.pods.grant(NS, SIZE, {"r1": 1})
     await tenant.settle()
     assert tenant.home("p") == "r1"
 
 
 async def test_a_waiting_pod_has_no_label(tenant):
+    tenant.held = {"r2"}
     tenant.create("p", "150m", labels={SUPER_CLUSTER: "r1"})
     tenant.pods.grant(NS, SIZE, {"r2": 1})  # where it was put has lost its slices, and the other has no room
     await tenant.settle()
@@ -261,6 +266,7 @@ async def test_a_pod_without_slices_gets_its_event_after_the_delay():
 
 @pytest.mark.parametrize("where", ["label", "annotation"])
 async def test_half_of_an_assignment_is_removed_from_a_waiting_pod(tenant, where):
+    tenant.held = {"r2"}
     tenant.create("p", "150m", labels={SUPER_CLUSTER: "r1"} if where == "label" else {})
     if where == "annotation":
         tenant.objects["p"]["metadata"]["annotations"] = {SUPER_CLUSTER: "r1"}
@@ -420,15 +426,62 @@ async def test_a_label_that_the_tenant_wrote_is_followed_only_where_it_has_slice
     await tenant.settle()
     tenant.create("p", cpu, labels={SUPER_CLUSTER: label}, schedulerName="mine")
     await tenant.settle()
+    if home != label in tenant.views:
+        said = json.loads(tenant.objects["p"]["metadata"]["annotations"][REFUSAL_PREFIX + label])
+        assert said == {"state": "withdrawn", "reason": "NoRoom"}
+        annotations = {REFUSAL_PREFIX + label: json.dumps(said | {"state": "returned"})}
+        tenant.store("p", merge_patch(tenant.objects["p"], {"metadata": {"annotations": annotations}}))
+        await tenant.settle()
     assert tenant.home("p") == home
-    assert [message for name, message in tenant.events if name == "p"] == [
+    assert [message for name, message in tenant.events if name == "p" and message.startswith("label")] == [
         f"label {SUPER_CLUSTER}: {each}" for each in told
     ]
+
+
+@pytest.mark.parametrize("after", [{"r2": 1}, {}], ids=["for another one", "to wait"])
+async def test_a_pod_does_not_leave_if_a_live_read_says_that_a_copy_may_exist(tenant, after):
+    """What this process has seen is old: the namespace has got slices there again, or a fence has ended."""
+    tenant.create("p")
+    await tenant.settle()
+    tenant.held = {"r2"}
+    tenant.now = NEW_NAMESPACE_SECONDS
+    tenant.live = {"r1"}
+    tenant.pods.grant(NS, SIZE, after)
+    for _ in range(2):
+        with pytest.raises(StillHeld, match="the Pod may still have a copy on super cluster r1"):
+            await tenant.pods.schedule((NS, "p"))
+    assert tenant.home("p") == "r1"
+    tenant.live = set()
+    await tenant.pods.schedule((NS, "p"))
+    assert tenant.home("p") == "".join(after)
+
+
+async def test_room_elsewhere_is_not_held_for_a_pod_whose_super_cluster_nobody_hears_from(tenant):
+    tenant.create("p", "100m")
+    await tenant.settle()
+    tenant.pods.grant(NS, SIZE, {"r2": 1})
+    await tenant.settle()
+    tenant.create("q", "100m")
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.home("q")) == ("r1", ""), "the room on r2 is for p"
+    tenant.views["r1"] = SuperView("r1", Health.SUSPECT, {}, out_of_touch="no heartbeat since noon")
+    tenant.pods.pool_changed(frozenset({"r1"}))
+    await tenant.settle()
+    assert (tenant.home("p"), tenant.home("q")) == ("r1", "r2")
+    told = "super cluster r1 may still run this Pod, and nobody hears from it: no heartbeat since noon; "
+    assert [message for name, message in tenant.events if name == "p" and message.startswith(told)] == [
+        told + "the Pod stays there until r1 answers again or its operator fences it"
+    ]
+    tenant.held = set()
+    tenant.pods.released(NS)
+    await tenant.settle()
+    assert tenant.home("p") == "", "r1 has cleared the namespace"
 
 
 async def test_a_label_that_this_scheduler_wrote_is_changed_without_an_event(tenant):
     tenant.create("p")
     await tenant.settle()
+    tenant.held = {"r2"}
     tenant.pods.grant(NS, SIZE, {"r2": 1})
     await tenant.settle()
     assert (tenant.home("p"), tenant.events) == ("r2", [])

@@ -157,7 +157,15 @@ def pod_story(
         )
         story += _scheduling(status)
         if placement is not None and not placement.status.placements.get(super_id):
-            story.append(f"Its namespace has no slices on {super_id} any more: the Pod cannot start there.")
+            story.append(
+                f"Its namespace has no slices on {super_id} any more. The Pod goes elsewhere when {super_id} has confirmed that "
+                "it does not run there."
+            )
+        if _is_out_of_touch(super_id, supers, now) and not supers[super_id].spec.fenced:
+            story.append(
+                f"Super cluster {super_id} may run it already. Until it answers again, the Pod goes elsewhere only if "
+                f"'vcsync super fence {super_id}' confirms that nothing runs there."
+            )
     if not spec.get("nodeName"):
         story += _refusals(metadata, super_id)
     if super_id:
@@ -184,7 +192,12 @@ def _refusals(metadata: Mapping[str, Any], home: str) -> list[str]:
     for super_id, said in sorted(said_by_all(metadata.get("annotations") or {}).items()):
         times = said.returns + (said.state in (REFUSED, WITHDRAWN))
         often = f" ({times} times)" if times > 1 else ""
-        if super_id != home or said.state not in (REFUSED, WITHDRAWN):
+        if not said.refuses and said.state:
+            if super_id == home and said.state == WITHDRAWN:
+                story.append(
+                    f"It leaves super cluster {super_id} as soon as it has no copy there: {said.why}."
+                )
+        elif super_id != home or said.state not in (REFUSED, WITHDRAWN):
             story.append(f"Super cluster {super_id} refused it{often}: {said.why}.")
         elif said.state == WITHDRAWN:
             story.append(

@@ -79,7 +79,7 @@ def give_back(v: Envelope, p: Envelope | None, context: TenantContext) -> Plan |
             return Plan(wait=Wait("the Pod was given back, and the Pod scheduler decides again"))
         place = names.super_namespace(context.key, v.namespace)
         gone = (ConfirmAbsent("super", PODS, place, v.name),) if p is None else ()
-        returned = replace(said, state=RETURNED, returns=said.returns + 1)
+        returned = replace(said, state=RETURNED, returns=said.returns + said.refuses)
         return Plan((*gone, *say(v, returned, context)))
     if identify(v, p, context) is not Identity.OURS or is_bound(p):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from vcsync.api import names
@@ -34,6 +34,7 @@ from vcsync.syncer.availability import Availability
 from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
 from vcsync.syncer.drain_waits import Asked, Waits
 from vcsync.syncer.kinds import device_quota
+from vcsync.syncer.kinds.grace import limited_grace
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
@@ -56,9 +57,6 @@ BRAKED_SECONDS = 60.0
 MOST_NAMED = 5
 """Largest number of claims, and of snapshots, that the reason of a drain names."""
 
-LONGEST_GRACE_SECONDS = 24 * 3600
-"""Longest grace period of a Pod that is drained, in seconds. A tenant may set any number of years."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -69,10 +67,6 @@ class _QuotaStatus(Struct, gc=False):
 
 class _Status(Struct, gc=False):
     phase: str = ""
-
-
-class _PodSpec(Struct, gc=False):
-    grace: int | None = field(default=None, name="terminationGracePeriodSeconds")
 
 
 class _Waiting(Struct, frozen=True):
@@ -100,6 +94,7 @@ class Drain:
         ledger: the ledger's entries of the super cluster.
         on_deleted: called with the cluster key and every Pod that is deleted; best effort.
         evict: evicts a Pod in its tenant. Returns why the eviction waits; "" if it does not.
+        unbound: returns whether the tenant's Pod of a copy has no node yet, so that it is still to be bound or given back.
         availability: returns who knows which Pods of a namespace may leave during one step; None: all may.
         keeps_data: returns whether a tenant's namespace still exists, so that its volumes must outlive its placement.
         clock: monotonic seconds.
@@ -116,6 +111,7 @@ class Drain:
         ledger: Ledger,
         on_deleted: Callable[[str, Envelope], None],
         evict: Callable[[str, Envelope], Awaitable[str]],
+        unbound: Callable[[str, Envelope], bool],
         availability: Callable[[str, str], Availability | None],
         keeps_data: Callable[[str, str], Awaitable[bool]],
         limiter: DeletionLimiter,
@@ -124,6 +120,7 @@ class Drain:
         self._limiter = limiter
         self._on_deleted = on_deleted
         self._evict = evict
+        self._unbound = unbound
         self._availability = availability
         self._keeps_data = keeps_data
         self._clock = clock
@@ -281,7 +278,7 @@ class Drain:
     async def _clear_pods(
         self, tenant: str, namespace: str, waits: Waits, *, evicts: bool, rests: bool
     ) -> int:
-        """Delete every Pod with its own grace period, limited to `LONGEST_GRACE_SECONDS`.
+        """Delete every Pod with its own grace period, limited to a day.
 
         Args:
             tenant: cluster key.
@@ -305,10 +302,10 @@ class Drain:
             if belongs_elsewhere(pod, tenant, namespace):
                 continue
             left += 1
-            grace = _grace(pod)
+            grace = limited_grace(pod)
             if (not pod.deleting or grace is not None) and not self._placed(tenant, namespace):
                 if evicts and not pod.deleting and not has_ended(pod):
-                    if rests or waits.many:
+                    if self._is_unbound(tenant, namespace, pod, waits) or rests or waits.many:
                         continue
                     asks = True
                     if not await self._may_leave(tenant, pod, available, waits):
@@ -328,6 +325,18 @@ class Drain:
         if asks:
             self._asked[(tenant, namespace)] = Asked(self._clock() + waits.rest, waits)
         return left
+
+    def _is_unbound(self, tenant: str, namespace: str, pod: Envelope, waits: Waits) -> bool:
+        """Return whether a Pod has no node in its tenant yet, and note that it waits.
+
+        The tenant's API would remove it at once, and its namesake could run elsewhere beside this copy.
+        """
+        if not self._unbound(tenant, pod):
+            return False
+        waits.unbound += 1
+        waiting = self._refused.get((tenant, namespace))
+        self._note_refused(tenant, namespace, waiting.pod if waiting is not None else "")
+        return True
 
     async def _may_leave(
         self, tenant: str, pod: Envelope, available: Availability | None, waits: Waits
@@ -471,12 +480,6 @@ class Drain:
         except (NotFound, Invalid):
             # The last finalizer has been removed already, and the object with it.
             return
-
-
-def _grace(pod: Envelope) -> int | None:
-    """Return the grace period for the deletion of a Pod; None to use the Pod's own or the current one."""
-    granted = pod.deletion_grace_seconds if pod.deleting else decode(pod.spec, _PodSpec).grace
-    return LONGEST_GRACE_SECONDS if granted is not None and granted > LONGEST_GRACE_SECONDS else None
 
 
 def _runs_nowhere(envelope: Envelope) -> bool:

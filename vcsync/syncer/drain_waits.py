@@ -21,12 +21,14 @@ class Waits:
     Attributes:
         budgets: what PodDisruptionBudgets say.
         replacements: what controllers lack.
+        unbound: number of Pods that are still to be bound in the tenant or given back.
         answered: seconds for which the step has waited for the tenant to say which Pods are ready.
     """
 
     def __init__(self) -> None:
         self.budgets: list[str] = []
         self.replacements: dict[str, None] = {}
+        self.unbound = 0
         self.answered = 0.0
 
     @property
@@ -42,8 +44,10 @@ class Waits:
     def text(self) -> str:
         """Return the reasons, for the reason of a drain; "" if there are none."""
         budgets, replacements = ", ".join(dict.fromkeys(self.budgets)), ", ".join(self.replacements)
-        return (f"; waits for PodDisruptionBudgets: {budgets}" if budgets else "") + (
-            f"; waits for replacements elsewhere: {replacements}" if replacements else ""
+        return (
+            (f"; waits for PodDisruptionBudgets: {budgets}" if budgets else "")
+            + (f"; waits for replacements elsewhere: {replacements}" if replacements else "")
+            + (f"; {self.unbound} have no node in the tenant yet" if self.unbound else "")
         )
 
 

@@ -226,6 +226,7 @@ class Syncer:
             ledger=self.ledger,
             on_deleted=self._report_drained,
             evict=self._evict,
+            unbound=self._unbound,
             availability=self._availability,
             keeps_data=self._keeps_data,
             clock=self._clock,
@@ -505,6 +506,11 @@ class Syncer:
         """Evict a Pod in its tenant; see `TenantSync.evict`. A tenant that is not connected cannot delay the drain."""
         tenant = self._tenants.get(key)
         return await tenant.evict(pod) if tenant is not None and tenant.ready else ""
+
+    def _unbound(self, key: str, pod: Envelope) -> bool:
+        """Return whether a tenant's Pod has no node yet. A tenant that is not connected cannot delay the drain."""
+        tenant = self._tenants.get(key)
+        return tenant is not None and tenant.ready and tenant.is_unbound(pod)
 
     def _availability(self, key: str, namespace: str) -> Availability | None:
         """Return who knows which Pods of a namespace may leave. A tenant that is not connected cannot delay the drain."""

@@ -556,6 +556,11 @@ class TenantSync:
         """Return who reads which Pods of a namespace may leave, for one step of a drain."""
         return PodControllers(self.handle.client, namespace)
 
+    def is_unbound(self, pod: Envelope) -> bool:
+        """Return whether the tenant's Pod of a copy is assigned to this super cluster and has no node yet."""
+        v = self.objects.tenant_caches.get(PODS, pod.annotations.get(names.NAMESPACE, ""), pod.name)
+        return v is not None and v.uid == pod.annotations.get(names.UID) and not (v.deleting or node_of(v))
+
     async def evict(self, pod: Envelope) -> str:
         """Evict one of the tenant's Pods in the tenant, as `kubectl drain` does. PodDisruptionBudgets may refuse that.
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from vcsync.api import names
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
+from vcsync.api.specs import DEFAULT_EVICTION_SECONDS
 from vcsync.kube.errors import Forbidden, NotFound, Status
 from vcsync.kube.resources import (
     CONFIG_MAPS,
@@ -21,13 +22,14 @@ from vcsync.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from vcsync.objects.envelope import Envelope
-from vcsync.syncer.drain import BRAKED_SECONDS, LONGEST_GRACE_SECONDS, LOOK_AGAIN_SECONDS, Drain
+from vcsync.syncer.drain import BRAKED_SECONDS, LOOK_AGAIN_SECONDS, Drain
 from vcsync.syncer.drain_waits import (
     ASK_AGAIN_SECONDS,
     LONGEST_REST_SECONDS,
     MOST_REFUSALS,
     REST_AFTER_ANSWERS,
 )
+from vcsync.syncer.kinds.grace import LONGEST_GRACE_SECONDS
 from vcsync.syncer.ledger import Holding, Ledger
 
 KEY = "vcsync-1a2b3c-acme"
@@ -51,6 +53,7 @@ class World:
             ledger=self.ledger,
             on_deleted=lambda tenant, pod: self.reported.append((tenant, pod.name)),
             evict=self.evict,
+            unbound=lambda tenant, pod: tenant == KEY and pod.name in self.unbound,
             availability=self.availability,
             keeps_data=self.keeps_data,
             clock=lambda: self.now,
@@ -59,6 +62,7 @@ class World:
         self.now = 0.0
         self.exists = True
         self.asked: list[str] = []
+        self.unbound: set[str] = set()
         self.budgets: dict[str, str] = {}
         self.needed: dict[str, str] = {}
         self.left: list[str] = []
@@ -171,6 +175,39 @@ async def test_the_finalizer_is_removed_last_and_others_are_kept(world: World) -
     assert await world.drain.step(KEY, "shop") is None
     assert world.finalizers() == [names.drain_finalizer("r2")]
     assert world.drain.reasons == {}
+
+
+async def test_a_pod_without_node_in_its_tenant_is_bound_or_given_back_before_it_is_drained(
+    world: World,
+) -> None:
+    world.place({"r2": 1}, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    world.hold_pod("starts")
+    world.hold_pod("web")
+    world.unbound = {"starts"}
+    assert await world.drain.step(KEY, "shop") is not None
+    assert (world.asked, world.super.writes()) == (["web"], [("delete", "pods", SUPER_NAMESPACE, "web")])
+    assert world.drain.reasons[KEY, "shop"] == "2 Pods have not ended yet; 1 have no node in the tenant yet"
+    world.now = 2 * LOOK_AGAIN_SECONDS
+    world.unbound = set()
+    await world.drain.step(KEY, "shop")
+    assert "starts" in world.asked
+
+
+@pytest.mark.parametrize("placements", [{"r2": 1}, {}], ids=["for too long", "its Pods are to run nowhere"])
+async def test_a_pod_that_is_never_bound_does_not_hold_a_drain_up(
+    world: World, placements: dict[str, int]
+) -> None:
+    world.place(placements, names.drain_finalizer("r1"))
+    world.hold_namespace()
+    world.hold_pod("starts")
+    world.unbound = {"starts"}
+    if placements:
+        await world.drain.step(KEY, "shop")
+        assert world.super.writes() == []
+        world.now = DEFAULT_EVICTION_SECONDS
+    await world.drain.step(KEY, "shop")
+    assert world.super.writes() == [("delete", "pods", SUPER_NAMESPACE, "starts")]
 
 
 async def test_a_pod_being_deleted_is_not_deleted_again(world: World) -> None:

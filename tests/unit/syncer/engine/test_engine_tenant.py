@@ -187,6 +187,21 @@ HELD = Status(
 )
 
 
+async def test_a_copy_whose_pod_has_no_node_in_the_tenant_is_known(session: Session) -> None:
+    tenant, _ = session()
+    pods = tenant.objects.tenant_caches.reflectors[PODS]
+    labels = {names.SUPER_CLUSTER: "r1"}
+    annotations = {names.NAMESPACE: "shop", names.UID: "u"}
+    copy = Envelope("web", "key-shop", "p", "7", annotations=annotations)
+    assert not tenant.is_unbound(copy), "the Pod is gone, or elsewhere"
+    pods.observe(Envelope("web", "shop", "u", "1", labels=labels, spec=b"{}"))
+    assert tenant.is_unbound(copy)
+    another = {names.NAMESPACE: "shop", names.UID: "another"}
+    assert not tenant.is_unbound(Envelope("web", "key-shop", "p", "7", annotations=another))
+    pods.observe(Envelope("web", "shop", "u", "2", labels=labels, spec=b'{"nodeName":"n.r1"}'))
+    assert not tenant.is_unbound(copy)
+
+
 @pytest.mark.parametrize(
     ("error", "waits_for"),
     [

@@ -441,12 +441,15 @@ class Reconciler:
             Parked: the source exists in a state that keeps the object, or too many objects would be deleted.
         """
         what = self._doomed(kind, doomed.side)
-        if not self._limiter.is_braked(self._objects.key, what):
+        # A Pod may have got another super cluster, which its source proves however many other objects are missing.
+        may_prove = kind.resource == PODS and doomed.side == "super"
+        if may_prove or not self._limiter.is_braked(self._objects.key, what):
             try:
                 await self._prove()
             except WrongControlPlane as error:
                 raise Parked(Wait(str(error), after=BRAKED_SECONDS)) from error
-            await self._confirm_absence(kind, item, pair, doomed)
+            if await self._confirm_absence(kind, item, pair, doomed):
+                return
         if self._departure_seen(kind, item, pair, doomed):
             return
         try:
@@ -483,8 +486,12 @@ class Reconciler:
         where = f"in super cluster {self._objects.super_id}" if side == "super" else "in the tenant"
         return f"{kind.resource.plural} {where}"
 
-    async def _confirm_absence(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:
+    async def _confirm_absence(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> bool:
         """Read the source of an object that is to be deleted live; see `plan.Delete`.
+
+        Returns:
+            Whether the source proves that the object is to be deleted: it is a Pod that belongs to another super cluster.
+            False if there is no source, which may be missing for other reasons.
 
         Raises:
             Stale: the source exists; nothing may be deleted.
@@ -500,11 +507,11 @@ class Reconciler:
             ending = source is not None and source.deleting and doomed.grace_seconds != 0
             if source is not None and source.annotations.get(names.UID) == doomed.uid and not ending:
                 raise Stale(f"{item.namespace}/{item.name} exists in super cluster {objects.super_id}")
-            return
+            return False
         shared = pair.p.annotations.get(names.UID, "") if pair.p is not None else ""
         source = await self._executor.reread("tenant", kind.resource, item.namespace, item.name, shared)
         if source is None or source.uid != shared or source.deleting:
-            return
+            return False
         if kind.resource != PODS or source.labels.get(names.SUPER_CLUSTER) == objects.super_id:
             raise Stale(f"{item.namespace}/{item.name} exists in the tenant")
         if names.split_virtual_node(node_of(source), objects.super_id) is not None:
@@ -515,6 +522,7 @@ class Reconciler:
                     after=30.0,
                 )
             )
+        return True
 
     def _note_refusal(self, kind: Kind, item: Item, why: str) -> None:
         """Remember why an object was refused, and wake the items that wait for it, so that they report the reason."""

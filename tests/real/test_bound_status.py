@@ -96,7 +96,14 @@ async def test_the_node_and_the_status_arrive_in_one_event(place: Place) -> None
                 )
                 uid = made["metadata"]["uid"]
                 await executor.execute(
-                    Bind("default", "one", uid, NODE, {"metadata": {"uid": uid}, "status": RUNNING}),
+                    Bind(
+                        "default",
+                        "one",
+                        uid,
+                        made["metadata"]["resourceVersion"],
+                        NODE,
+                        {"metadata": {"uid": uid}, "status": RUNNING},
+                    ),
                     None,  # type: ignore[arg-type]
                     confirm=None,  # type: ignore[arg-type]
                     notify=None,  # type: ignore[arg-type]

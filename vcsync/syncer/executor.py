@@ -284,7 +284,13 @@ class Executor:
             Stale: the Pod cannot be bound any more. The cache has been updated.
             KubeError: the API server did not answer, or is overloaded.
         """
-        body = {"metadata": {"uid": action.uid}, **(action.status or {}), "spec": {"nodeName": action.node}}
+        status = action.status or {}
+        metadata = {
+            **status.get("metadata", {}),
+            "uid": action.uid,
+            "resourceVersion": action.resource_version,
+        }
+        body = {**status, "metadata": metadata, "spec": {"nodeName": action.node}}
         try:
             answer = await self._clients["tenant"].patch(
                 PODS, action.name, body, action.namespace, subresource=BOUND_STATUS
@@ -314,7 +320,12 @@ class Executor:
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": action.name, "namespace": action.namespace, "uid": action.uid},
+            "metadata": {
+                "name": action.name,
+                "namespace": action.namespace,
+                "uid": action.uid,
+                "resourceVersion": action.resource_version,
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": action.node},
         }
         try:

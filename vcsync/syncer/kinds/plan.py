@@ -83,14 +83,17 @@ class ConfirmAbsent(Struct, frozen=True):
 
 
 class Bind(Struct, frozen=True):
-    """Bind the tenant's Pod to a virtual node, with the Pod's UID as a precondition, and write its status with it.
+    """Bind the tenant's Pod to a virtual node, and write its status with it.
 
-    Both are one write if the tenant's API server offers that, otherwise a Binding and a patch.
+    The Pod's UID and version are preconditions: a Pod that another super cluster has got meanwhile is not bound here. Both are
+    one write if the tenant's API server offers that, otherwise a Binding and a patch.
     """
 
     namespace: str
     name: str
     uid: str
+    resource_version: str
+    """Version of the Pod that the plan was made from."""
     node: str
     """Name of the virtual node."""
     status: dict[str, Any] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from vcsync.api import names, without_effect
 from vcsync.kube.resources import PODS, SECRETS
@@ -23,6 +24,7 @@ from vcsync.syncer.kinds import (
     pod_update,
     token,
 )
+from vcsync.syncer.kinds.grace import limited_grace
 from vcsync.syncer.kinds.metadata import Identity
 from vcsync.syncer.kinds.plan import (
     EMPTY,
@@ -81,6 +83,13 @@ def _orphan(p: Envelope, context: TenantContext, view: View) -> Plan:
     removal = metadata.orphan(PODS, p, p.name, context, view)
     if not removal.actions:
         return removal
+    removal = replace(
+        removal,
+        actions=tuple(
+            replace(action, grace_seconds=limited_grace(p)) if isinstance(action, Delete) else action
+            for action in removal.actions
+        ),
+    )
     secret = view.super(SECRETS, p.namespace, token.secret_name(p.annotations.get(names.UID, "")))
     if secret is None:
         return removal
@@ -228,6 +237,8 @@ def _refuse(v: Envelope, status: _Status, reasons: list[str], on: tuple[Dependen
 def _deleting(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
     """Delete the Pod on the other side too, with the same grace period."""
     want, have = pod_spec(v), pod_spec(p)
+    if _is_elsewhere(want, context):
+        return _not_ours(v, p, want.node_name, context)
     actions = _status(v, p, want, have, context, spec_settled=False)
     if v.deleting:
         actions += _delete_super(v, p)
@@ -265,6 +276,8 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
     want, have = pod_spec(v), pod_spec(p)
     if want.node_name and have.node_name:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
+        if _is_elsewhere(want, context):
+            return _not_ours(v, p, want.node_name, context)
         if want.node_name != virtual_node:
             return _mismatch(v, want.node_name, virtual_node)
     gates = _gates(want)
@@ -280,7 +293,9 @@ def _both(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Plan:
         down += (Patch("super", PODS, p.namespace, p.name, p.uid, body, "strategic", "status"),)
     up = _status(v, p, want, have, context, spec_settled=spec_settled, refused=ephemeral.refused)
     here = pod_return.refusal(v, p, context, view)
-    # The status changes the Pod's version, so what is said comes first.
+    if here.actions and any(isinstance(action, Bind) for action in up):
+        up = ()  # what is said changes the Pod's version, which a binding requires
+    # The status changes the Pod's version, too, so what is said comes first.
     actions = here.actions + down + up
     return Plan(actions, here.wait) if actions or here.wait else EMPTY
 
@@ -289,6 +304,25 @@ def _gates(spec: PodSpec) -> frozenset[str]:
     if not spec.readiness_gates:
         return _NO_GATES
     return frozenset(gate.condition_type for gate in spec.readiness_gates)
+
+
+def _is_elsewhere(want: PodSpec, context: TenantContext) -> bool:
+    """Return whether a tenant's Pod is bound to a virtual node of another super cluster."""
+    return names.super_cluster_of_node(want.node_name) not in ("", context.super_id)
+
+
+def _not_ours(v: Envelope, p: Envelope, bound: str, context: TenantContext) -> Plan:
+    """Remove the copy of a Pod that another super cluster runs, and leave the tenant's Pod to that one's syncer.
+
+    A binding from there may have come after the Pod scheduler had assigned the Pod here. It does not change any more.
+    """
+    removal: tuple[Action, ...] = ()
+    if v.deleting:
+        removal = _delete_super(v, p)
+    elif not p.deleting:
+        grace = limited_grace(p)
+        removal = (Delete("super", PODS, p.namespace, p.name, p.uid, grace_seconds=grace),)
+    return Plan(removal, _bound_elsewhere(bound, context).wait)
 
 
 def _mismatch(v: Envelope, bound: str, runs_on: str) -> Plan:
@@ -341,7 +375,13 @@ def _status(
     if binding:
         virtual_node = names.virtual_node_name(have.node_name, context.super_id)
         return EnsureNode(have.node_name), Bind(
-            v.namespace, v.name, v.uid, virtual_node, body, early=not pod_status.is_reported(p)
+            v.namespace,
+            v.name,
+            v.uid,
+            v.resource_version,
+            virtual_node,
+            body,
+            early=not pod_status.is_reported(p),
         )
     if body is not None:
         return (Patch("tenant", PODS, v.namespace, v.name, v.uid, body, subresource="status"),)

@@ -96,7 +96,9 @@ class PaperApi:
         subresource: str = "",
     ) -> bytes:
         self._note(f"create {subresource}", resource, name, namespace)
-        self._stored(resource, name, namespace)
+        stored = self._stored(resource, name, namespace)["metadata"]["resourceVersion"]
+        if body.get("metadata", {}).get("resourceVersion", stored) != stored:
+            raise refusal(Conflict, "it has changed", self.name, code=409)
         return b"{}"
 
     async def patch(

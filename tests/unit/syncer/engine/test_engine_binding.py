@@ -40,6 +40,7 @@ NO_METHOD = refusal(ApiError, "the server does not allow this method", TENANT, c
 class Bench:
     def __init__(self) -> None:
         self.now = 1000.0
+        self.planned_from = ""
         self.tenant = PaperApi(TENANT)
         self.observed: list[str] = []
         self.executor = Executor(
@@ -55,11 +56,16 @@ class Bench:
 
     async def bind(self, uid: str, status: dict[str, Any] | None = None, *, early: bool = False) -> None:
         await self.executor.execute(
-            Bind("shop", "web", uid, "node-1.r1", status, early),
+            Bind("shop", "web", uid, self.version, "node-1.r1", status, early),
             None,  # type: ignore[arg-type]
             confirm=_nothing,
             notify=lambda _: None,
         )
+
+    @property
+    def version(self) -> str:
+        """Version of the Pod that the plan is made from."""
+        return self.planned_from or self.tenant.objects["pods", "shop", "web"]["metadata"]["resourceVersion"]
 
     def verbs(self) -> list[str]:
         verbs = [call[0] for call in self.tenant.calls]
@@ -100,6 +106,19 @@ async def test_the_binding_and_the_status_are_one_write(bench: Bench) -> None:
     stored = bench.tenant.objects["pods", "shop", "web"]
     assert (stored["spec"]["nodeName"], stored["status"]["phase"]) == ("node-1.r1", "Running")
     assert bench.observed == ["web"], "the cache has the answer before the watch reports it"
+
+
+@pytest.mark.parametrize("one_write", [True, False])
+async def test_a_pod_that_has_changed_since_the_plan_is_not_bound(bench: Bench, one_write: bool) -> None:
+    """The Pod scheduler may have assigned it to another super cluster."""
+    if not one_write:
+        bench.fail(ONE_WRITE, NO_SUBRESOURCE)
+    bench.planned_from = bench.version
+    bench.tenant.put(PODS, bench.tenant.objects["pods", "shop", "web"], "shop")
+    with pytest.raises(Stale):
+        await bench.bind("u1", RUNNING)
+    assert "nodeName" not in bench.tenant.objects["pods", "shop", "web"].get("spec", {})
+    assert bench.observed == ["web"], "it was read again"
 
 
 async def test_a_binding_waits_for_the_first_status(bench: Bench) -> None:
@@ -245,7 +264,12 @@ async def test_a_binding_names_the_pod_by_its_uid_and_the_virtual_node(elsewhere
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "uid": "u1",
+            "resourceVersion": elsewhere.version,
+        },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1.r1"},
     }
     assert sent == [(PODS, body, "shop", {"name": "web", "subresource": "binding"})]

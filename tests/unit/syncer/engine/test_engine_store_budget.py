@@ -158,7 +158,7 @@ def patch(**metadata: object) -> Patch:
         (create("tenant"), config("x"), None, NO_DEMAND),
         (Delete("super", CONFIG_MAPS, PLACE, "c", "u"), config("x"), config("x"), NO_DEMAND),
         (Create("super", SECRETS, PLACE, {}), config("x"), None, NO_DEMAND),
-        (Bind("shop", "p", "u", "n"), config("x"), None, NO_DEMAND),
+        (Bind("shop", "p", "u", "7", "n"), config("x"), None, NO_DEMAND),
     ],
 )
 def test_the_demand_of_a_write(

@@ -232,6 +232,7 @@ class Bench:
             case Bind():
                 pod = self.objects[("tenant", "pods", action.namespace, action.name)]
                 assert pod["metadata"]["uid"] == action.uid
+                assert pod["metadata"]["resourceVersion"] == action.resource_version
                 assert "nodeName" not in pod["spec"]
                 pod["spec"]["nodeName"] = action.node
                 conditions = pod["status"].setdefault("conditions", [])

@@ -12,6 +12,7 @@ from kinds_bench import CONTEXT, NODE, Bench, super_ns
 from vcsync.api import names
 from vcsync.api.without_effect import DEBUGGED, SCHEDULER_NAME
 from vcsync.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from vcsync.syncer.kinds.grace import LONGEST_GRACE_SECONDS
 from vcsync.syncer.kinds.plan import (
     Bind,
     Create,
@@ -743,6 +744,53 @@ def test_a_pod_bound_by_another_client_is_deleted(bench: Bench) -> None:
     first, second = actions(bench)
     assert isinstance(first, Notify)
     assert (second.side, second.resource.plural) == ("tenant", "pods")
+
+
+@pytest.mark.parametrize("grace", [30, 10**9])
+def test_a_pod_that_another_super_cluster_has_bound_loses_its_copy_and_nothing_else(
+    bench: Bench, grace: int
+) -> None:
+    """A binding from there came after the Pod had been assigned here."""
+    make(bench, {"terminationGracePeriodSeconds": grace})
+    bench.settle("pods", "shop", "web")
+    v_of(bench)["spec"]["nodeName"] = f"{NODE}.r2"
+    bench.schedule("web")
+    (delete,) = actions(bench)
+    assert (delete.side, delete.resource.plural, delete.confirm) == ("super", "pods", False)
+    assert delete.grace_seconds == (None if grace == 30 else LONGEST_GRACE_SECONDS)
+    bench.settle("pods", "shop", "web")
+    assert bench.get("super", PODS, "web")["metadata"]["deletionTimestamp"]
+    wait = bench.plan("pods", "shop", "web").wait
+    assert wait is not None
+    assert "which is not in super cluster r1" in wait.reason
+    mark(bench, "tenant", 5)
+    (sooner,) = actions(bench)
+    assert (sooner.side, sooner.grace_seconds) == ("super", 5)
+    bench.remove("super", PODS, "web")
+    assert bench.has("tenant", PODS, "web")
+    assert actions(bench) == ()
+
+
+def test_a_copy_without_its_pod_ends_within_a_day(bench: Bench) -> None:
+    make(bench, {"terminationGracePeriodSeconds": 10**9})
+    bench.settle("pods", "shop", "web")
+    bench.schedule("web")
+    bench.remove("tenant", PODS, "web", seen=False)
+    (delete,) = actions(bench)
+    assert (delete.confirm, delete.grace_seconds) == (True, LONGEST_GRACE_SECONDS)
+
+
+def test_a_copy_that_is_drained_before_its_pod_was_bound_takes_it_along_as_a_running_one(
+    bench: Bench,
+) -> None:
+    """The tenant's API would remove a Pod without node at once, and its namesake could run beside the copy."""
+    make(bench)
+    bench.settle("pods", "shop", "web")
+    bench.schedule("web")
+    mark(bench, "super", 12)
+    bench.settle("pods", "shop", "web")
+    assert v_of(bench)["spec"]["nodeName"] == f"{NODE}.r1"
+    assert v_of(bench)["metadata"]["deletionGracePeriodSeconds"] == 12
 
 
 # --- Property: one step settles ---

@@ -5,9 +5,18 @@ from typing import Any
 import pytest
 from kinds_bench import Bench, super_ns
 
-from vcsync.api.refusals import REFUSED, RETURNED, UNSCHEDULABLE, WITHDRAWN, Said, refusal_annotation, said_by
+from vcsync.api.refusals import (
+    REFUSED,
+    RETURNED,
+    SLICES_LEFT,
+    UNSCHEDULABLE,
+    WITHDRAWN,
+    Said,
+    refusal_annotation,
+    said_by,
+)
 from vcsync.kube.resources import PODS
-from vcsync.syncer.kinds.plan import ConfirmAbsent, Create, Delete, Patch
+from vcsync.syncer.kinds.plan import Bind, ConfirmAbsent, Create, Delete, Patch
 
 NO_NODE = {
     "phase": "Pending",
@@ -74,6 +83,23 @@ def test_a_copy_that_only_waits_is_not_refused(bench: Bench, status: dict[str, A
     bench.edit("super", PODS, "web", {"status": {"conditions": None, **status}})
     bench.settle("pods", "shop", "web")
     assert said(bench) == Said("", 0, UNSCHEDULABLE), "what was said is withdrawn"
+
+
+def test_a_pod_that_its_super_cluster_has_not_refused_comes_back_without_a_mark(bench: Bench) -> None:
+    make(bench)
+    say(bench, Said(WITHDRAWN, 2, SLICES_LEFT))
+    bench.settle("pods", "shop", "web")
+    assert said(bench) == Said(RETURNED, 2, SLICES_LEFT)
+
+
+def test_what_was_said_is_taken_back_before_the_pod_is_bound(bench: Bench) -> None:
+    make(bench)
+    say(bench, Said(WITHDRAWN, 0, SLICES_LEFT))
+    bench.schedule("web")
+    first, second = bench.settle("pods", "shop", "web")
+    assert [type(each) for each in first.actions] == [Patch]
+    assert Bind in [type(each) for each in second.actions]
+    assert said(bench) == Said(reason=SLICES_LEFT)
 
 
 def test_a_pod_that_is_withdrawn_is_given_back_when_its_copy_is_gone(bench: Bench) -> None:

@@ -15,9 +15,11 @@ from vcsync.kube.errors import (
     ApiError,
     Conflict,
     Forbidden,
+    KubeError,
     NotFound,
     TooManyRequests,
     Unauthorized,
+    Unreachable,
 )
 from vcsync.kube.resources import PODS, SECRETS, SERVICE_ACCOUNTS, Resource
 from vcsync.objects.envelope import Envelope
@@ -43,6 +45,10 @@ FIRST_STATUS_SECONDS = 1.0
 """Seconds to wait for a kubelet's first status before a Pod is bound without it, if both could be one write."""
 BINDINGS_REMEMBERED = 4096
 """Number of Pods whose binding is remembered. The oldest is forgotten first."""
+UNANSWERED_SECONDS = 60.0
+"""Seconds for which a creation without an answer may still be executed: kube-apiserver's default of `--request-timeout`."""
+
+_UNKNOWN_OUTCOME = 500
 
 _METHOD_NOT_ALLOWED = 405
 
@@ -55,11 +61,12 @@ class TooEarly(Exception):
     """An action waits for news that may make it complete. A change of the item ends the wait.
 
     Args:
+        why: for what it waits.
         after: seconds after which it is executed without.
     """
 
-    def __init__(self, after: float) -> None:
-        super().__init__(f"in {after:.1f} s at the latest")
+    def __init__(self, why: str, after: float) -> None:
+        super().__init__(why)
         self.after = after
 
 
@@ -116,6 +123,8 @@ class Executor:
         self._bound: OrderedDict[str, float] = OrderedDict()
         # UIDs of Pods whose binding waits for a kubelet's first status, and since when.
         self._early: OrderedDict[str, float] = OrderedDict()
+        # (plural, namespace, name) of creations without an answer, and since when.
+        self._unanswered: OrderedDict[tuple[str, str, str], float] = OrderedDict()
         # Until an answer shows that the tenant's API server does not have the subresource.
         self._binds_with_status = True
 
@@ -139,7 +148,7 @@ class Executor:
         Raises:
             Stale: the object has changed meanwhile. The cache has been updated.
             ObjectExists: an object that a Create or ConfirmAbsent names exists.
-            TooEarly: a Bind waits for the first status.
+            TooEarly: a Bind waits for the first status, or a ConfirmAbsent for the end of a creation without an answer.
             KubeError: the API refused the request or could not be reached.
         """
         match action:
@@ -191,9 +200,25 @@ class Executor:
             if existing is None:
                 raise Stale(f"{action.resource.plural} {name} was deleted before it could be read") from None
             raise ObjectExists(action, existing) from None
+        except KubeError as error:
+            if action.side == "super" and _is_unknown(error):
+                self._unanswered[action.resource.plural, action.namespace, name] = self._clock()
+                if len(self._unanswered) > BINDINGS_REMEMBERED:
+                    self._unanswered.popitem(last=False)
+            raise
+        self._unanswered.pop((action.resource.plural, action.namespace, name), None)
         self._caches.observe(action.side, action.resource, answer)
 
     async def _confirm_absent(self, action: ConfirmAbsent) -> None:
+        """Read an object live. An earlier creation without an answer may still be executed for a while."""
+        key = action.resource.plural, action.namespace, action.name
+        if (since := self._unanswered.get(key)) is not None:
+            if (left := since + UNANSWERED_SECONDS - self._clock()) > 0:
+                why = (
+                    f"a request to create the {action.resource.kind} had no answer, and may still be executed"
+                )
+                raise TooEarly(why, left)
+            del self._unanswered[key]
         existing = await self.reread(action.side, action.resource, action.namespace, action.name, "")
         if existing is not None:
             raise ObjectExists(action, existing)
@@ -275,7 +300,9 @@ class Executor:
         if len(self._early) > BINDINGS_REMEMBERED:
             self._early.popitem(last=False)
         if left > 0:
-            raise TooEarly(left)
+            raise TooEarly(
+                "the Pod is bound with its first status, which its kubelet has not written yet", left
+            )
 
     async def _bind_with_status(self, action: Bind) -> bool:
         """Bind a Pod and write its status by the subresource of embedded control planes. Return whether that is done.
@@ -356,6 +383,13 @@ class Executor:
         else:
             body = token.secret_body(action, granted, context, issued=now)
             await self._create(Create("super", SECRETS, action.super_namespace, body))
+
+
+def _is_unknown(error: KubeError) -> bool:
+    """Return whether a request that failed may have been executed, or may still be."""
+    if isinstance(error, Unreachable):
+        return error.sent
+    return not isinstance(error, ApiError) or error.status.code >= _UNKNOWN_OUTCOME
 
 
 def _is_unserved(error: ApiError) -> bool:

@@ -325,8 +325,7 @@ class Reconciler:
             except OverBudget as error:
                 raise self._over_budget(kind, item, pair, action, error) from error
             except TooEarly as error:
-                reason = "the Pod is bound with its first status, which its kubelet has not written yet"
-                raise Parked(Wait(reason, after=error.after)) from error
+                raise Parked(Wait(str(error), after=error.after)) from error
             except WritesTooFast as error:
                 raise Parked(Wait(f"{_doing(action)}: {error}", after=error.after)) from error
             except (NotFound, Forbidden, Invalid, BadRequest, TooLarge) as error:

@@ -1,5 +1,6 @@
 """Values of enumerations in schemas of custom resources."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ from vcsync.apimachinery.structural.choices import Choices, choices_of
         ({"b": [1], "a": None}, [{"a": None, "b": [1]}], True),
         ({"a": 1}, [{"a": 2}], False),
         ([], [{}], False),
+        ("[1]", [[1]], False),
+        ([1.0], [[1]], True),
+        ([True], [[1]], False),
         ({}, [[]], False),
     ],
 )
@@ -54,6 +58,13 @@ def test_a_long_enumeration_is_prepared_once_for_all_items(
     schema = {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True, "enum": many}}
     assert not validation.validate("", many, schema)
     assert keys <= 4000
+
+
+def test_values_cannot_be_chosen_so_that_all_have_one_hash() -> None:
+    """-1 and -2 have the same hash, and so have all lists of them."""
+    written = [list(each) for each in itertools.product((-1, -2), repeat=8)]
+    assert len({hash(tuple(each)) for each in written}) == 1
+    assert len({hash(each) for each in Choices(written)._keys}) == len(written)
 
 
 def test_another_list_is_prepared_anew() -> None:

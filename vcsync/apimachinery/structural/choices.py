@@ -3,7 +3,8 @@
 Looking at each of N values for each of M items takes N times M steps.
 """
 
-from collections.abc import Hashable, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from vcsync.apimachinery import gotext
@@ -66,15 +67,18 @@ def choices_of(values: Sequence[Any]) -> Choices:
     return found
 
 
-def _key(value: Any) -> Hashable:
-    """Return what is equal for equal values. At the top, true is not 1."""
-    return ("number" if gotext.is_number(value) else type(value), _hashable(value))
+def _key(value: Any) -> str:
+    """Return a text that is equal for equal values only.
+
+    Python's hashes of numbers and of lists of numbers are no secret: a tenant could choose values that all have the same one.
+    """
+    return f'"{value}' if isinstance(value, str) else json.dumps(_plain(value), sort_keys=True)
 
 
-def _hashable(value: Any) -> Hashable:
+def _plain(value: Any) -> Any:
+    """Return a JSON value in which equal numbers have one form."""
     if isinstance(value, dict):
-        return ("object", frozenset((name, _hashable(each)) for name, each in value.items()))
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
-        return ("array", *map(_hashable, value))
-    plain: Hashable = value
-    return plain
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -77,7 +77,7 @@ class Said(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def refuses(self) -> bool:
-        """Whether the super cluster refuses or has refused the Pod. Otherwise the Pod scheduler has taken it back by itself."""
+        """Return whether the super cluster has refused the Pod, and not the Pod scheduler alone has taken it back."""
         return bool(self.state) and self.reason not in _OF_SCHEDULER
 
 

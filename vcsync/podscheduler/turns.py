@@ -51,7 +51,7 @@ class Room:
 
     @property
     def full(self) -> bool:
-        """Whether no share has room for any Pod."""
+        """Return whether no share has room for any Pod."""
         return not self._open
 
     def take(self, pod: Pod) -> str:

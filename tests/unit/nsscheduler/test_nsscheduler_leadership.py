@@ -494,7 +494,7 @@ async def test_orders_of_another_virtual_cluster_with_the_same_key_do_not_count(
 
 
 async def test_slices_of_a_tenant_that_is_not_connected_leave_a_lost_super_cluster() -> None:
-    """Which Pods have claims is known only while the tenant answers."""
+    """The claims of Pods are known only while the tenant answers."""
     stage = Away("first")
     await stage.begin()
     stage.order(failover={"policy": "MoveAfter", "afterSeconds": 0})

@@ -150,7 +150,7 @@ def test_a_pod_leaves_a_super_cluster_that_withdraws_its_class_once_it_was_given
 
 
 def test_a_claim_stays_on_a_lost_super_cluster_that_may_run_a_pod_with_it(world: World) -> None:
-    """What is allocated is reported after the Pod has started, and only while a Pod uses it."""
+    """An allocation is reported after the Pod has started, and only while a Pod uses it."""
     world.claim("a", label="r1")
     world.pod("a", name="train-0", label="r1")
     world.views["r1"] = view("r1", GPU, health=Health.LOST)

@@ -440,7 +440,7 @@ async def test_a_label_that_the_tenant_wrote_is_followed_only_where_it_has_slice
 
 @pytest.mark.parametrize("after", [{"r2": 1}, {}], ids=["for another one", "to wait"])
 async def test_a_pod_does_not_leave_if_a_live_read_says_that_a_copy_may_exist(tenant, after):
-    """What this process has seen is old: the namespace has got slices there again, or a fence has ended."""
+    """The caches of this process are old: the namespace has got slices there again, or a fence has ended."""
     tenant.create("p")
     await tenant.settle()
     tenant.held = {"r2"}

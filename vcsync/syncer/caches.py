@@ -33,6 +33,7 @@ from vcsync.objects.envelope import Envelope, decode, strip
 from vcsync.published.kind import SELECTOR as PUBLIC
 from vcsync.published.kinds import KINDS as PUBLISHED
 from vcsync.syncer.digests import with_digest
+from vcsync.syncer.fair_memory import FairMemory
 from vcsync.syncer.kinds import persistentvolume, token
 from vcsync.syncer.kinds.node import kubelet_fields_changed, readiness
 from vcsync.syncer.kinds.plan import Dependency, Kind, Parts, Side
@@ -131,12 +132,6 @@ def _runtime_class_waker(wake: Wake, tenant: str, side: Side) -> Callable[[Chang
         wake(tenant, Dependency(side, RUNTIME_CLASSES, "", envelope.name))
 
     return changed
-
-
-def _remember(departures: OrderedDict[K, bool], key: K, certain: bool) -> None:
-    departures[key] = certain
-    if len(departures) > DELETIONS_REMEMBERED:
-        departures.popitem(last=False)
 
 
 class _Side:
@@ -268,7 +263,7 @@ class SuperCaches(_Side):
             sink=lambda _: on_service_cidr(),
             backoff=_OPTIONAL_BACKOFF,
         )
-        self._departures: OrderedDict[str, bool] = OrderedDict()
+        self._departures: FairMemory[str, bool] = FairMemory(DELETIONS_REMEMBERED)
 
     def reflector(self, resource: Resource) -> Reflector | None:
         """Return the reflector of a synced or related resource of the super cluster."""
@@ -316,9 +311,9 @@ class SuperCaches(_Side):
             if item is not None:
                 yield item
 
-    def departure_seen(self, uid: str) -> bool:
+    def departure_seen(self, tenant: str, uid: str) -> bool:
         """Return whether the watch reported the deletion of the copy of the tenant's object with this UID."""
-        return uid in self._departures
+        return self._departures.get(tenant, uid) is not None
 
     def pods_on(self, tenant: str, node: str) -> int:
         """Return the number of a tenant's Pods that are bound to a node."""
@@ -354,13 +349,13 @@ class SuperCaches(_Side):
                 self._on_pod(change)
             if resource == INGRESSES:
                 self._on_ingress(change)
-            if change.new is None and change.reported:
-                _remember(self._departures, envelope.annotations.get(names.UID, ""), True)
             if kind is not None:
                 self._count_bytes(envelope.namespace or envelope.name, growth_of(change.old, change.new))
             tenant = envelope.annotations.get(names.CLUSTER, "")
             if not tenant:
                 return
+            if change.new is None and change.reported:
+                self._departures.put(tenant, envelope.annotations.get(names.UID, ""), True)
             self._wake(tenant, Dependency("super", resource, envelope.namespace, envelope.name))
             item = token_item(envelope) if resource == SECRETS else None
             if item is None and kind is not None:
@@ -653,4 +648,6 @@ class TenantCaches(_Side):
     def _remember(self, resource: Resource, last: Envelope) -> None:
         """Remember a departure that the watch reported. A Pod also leaves the selection when its label changes."""
         certain = resource != PODS or last.deleting
-        _remember(self._departures, (resource.plural, last.namespace, last.name, last.uid), certain)
+        self._departures[resource.plural, last.namespace, last.name, last.uid] = certain
+        if len(self._departures) > DELETIONS_REMEMBERED:
+            self._departures.popitem(last=False)

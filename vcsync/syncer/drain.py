@@ -31,14 +31,14 @@ from vcsync.kube.resources import (
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
 from vcsync.syncer.availability import Availability
-from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches, owner_of
+from vcsync.syncer.caches import CONTROLLED_SELECTOR, SuperCaches
 from vcsync.syncer.drain_waits import Asked, Waits
 from vcsync.syncer.kinds import device_quota
 from vcsync.syncer.kinds.grace import limited_grace
 from vcsync.syncer.kinds.metadata import belongs_elsewhere
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 from vcsync.syncer.ledger import Entry, Holding, Ledger
-from vcsync.syncer.steps import in_steps
+from vcsync.syncer.left_overs import LeftOvers, is_ours
 from vcsync.tenancy.brake import Braked, DeletionLimiter
 from vcsync.tenancy.suspension import is_suspended
 
@@ -117,7 +117,6 @@ class Drain:
         limiter: DeletionLimiter,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limiter = limiter
         self._on_deleted = on_deleted
         self._evict = evict
         self._unbound = unbound
@@ -131,7 +130,7 @@ class Drain:
         self._super_id = super_id
         self._caches = caches
         self._ledger = ledger
-        self._unknown = f"namespaces in super cluster {super_id} that the ledger does not know"
+        self._left_overs = LeftOvers(super_client, super_id, caches, ledger, limiter)
         self.reasons: dict[tuple[str, str], str] = {}
         # Those of them that end only when an operator or a tenant does something.
         self._waits_for_others: set[tuple[str, str]] = set()
@@ -160,10 +159,18 @@ class Drain:
         if self._placed(tenant, namespace) or (entry is None and not await self._orphaned(tenant, namespace)):
             self._settle(tenant, namespace)
             self._forget_waits(tenant, namespace)
-            self._limiter.unwanted("", self._unknown, (tenant, namespace))
+            self._left_overs.unwanted(tenant, namespace)
             return None
-        if entry is None and await self._is_braked(tenant, namespace):
-            return BRAKED_SECONDS
+        if entry is None:
+            try:
+                left = await self._left_overs.permit(tenant, namespace)
+            except Braked as braked:
+                self._wait_for_others(tenant, namespace, str(braked))
+                return BRAKED_SECONDS
+            if not left:
+                self._settle(tenant, namespace)
+                self._forget_waits(tenant, namespace)
+                return None
         return await self._clear(tenant, namespace, entry)
 
     def _settle(self, tenant: str, namespace: str) -> None:
@@ -182,15 +189,6 @@ class Drain:
     def _wait_for_others(self, tenant: str, namespace: str, reason: str) -> None:
         self.reasons[(tenant, namespace)] = reason
         self._waits_for_others.add((tenant, namespace))
-
-    async def _is_braked(self, tenant: str, namespace: str) -> bool:
-        """Return whether too many namespaces are unknown to the ledger, so that an operator has to release the drain."""
-        try:
-            await self._limiter.require("", self._unknown, (tenant, namespace), self._count_unknown)
-        except Braked as braked:
-            self._wait_for_others(tenant, namespace, str(braked))
-            return True
-        return False
 
     async def _clear(self, tenant: str, namespace: str, entry: Entry | None) -> float | None:
         evicts = await self._respects_budgets(tenant, namespace)
@@ -252,14 +250,6 @@ class Drain:
         except (NotFound, Forbidden):  # a syncer without the rights has made none
             return []
         return sorted(each.name for each in found)
-
-    async def _count_unknown(self) -> tuple[int, int]:
-        """Count the super namespaces that the ledger does not know, and all."""
-        unknown = total = 0
-        async for tenant, namespace in in_steps(map(owner_of, self._caches.items(NAMESPACES))):
-            total += 1
-            unknown += bool(tenant and namespace) and self._ledger.entry(tenant, namespace) is None
-        return unknown, total
 
     async def _orphaned(self, tenant: str, namespace: str) -> bool:
         """Return whether the ledger has no entry for the namespace. It is read live, since a cache may be outdated."""
@@ -413,7 +403,7 @@ class Drain:
             live: Envelope | None = await self._super.get(NAMESPACES, super_namespace)
         except NotFound:
             live = None
-        if live is None or not _ours(live, tenant) or belongs_elsewhere(live, tenant, namespace):
+        if live is None or not is_ours(live, tenant) or belongs_elsewhere(live, tenant, namespace):
             return False
         if self._placed(tenant, namespace):
             return False
@@ -518,13 +508,6 @@ def is_bound(claim: Envelope) -> bool:
 def has_ended(pod: Envelope) -> bool:
     """Return whether a Pod has succeeded or failed."""
     return bool(pod.status) and decode(pod.status, _Status).phase in TERMINAL_PHASES
-
-
-def _ours(namespace: Envelope, tenant: str) -> bool:
-    return (
-        namespace.labels.get(names.CONTROLLED) == names.TRUE
-        and namespace.annotations.get(names.CLUSTER) == tenant
-    )
 
 
 def _named(kind: str, found: Sequence[str]) -> list[str]:

@@ -166,9 +166,9 @@ def status_patch(
         BRAKED,
         status=bool(brakes),
         reason="TooManyDeletions" if brakes else "NothingWaits",
-        message="; ".join(
-            f"{brake.tenant or 'all tenants'}: {brake.wanted} of {brake.of} {brake.what}" for brake in brakes
-        )[:_LONGEST_MESSAGE],
+        message="; ".join(f"{brake.tenant or 'all tenants'}: {brake.text()}" for brake in brakes)[
+            :_LONGEST_MESSAGE
+        ],
         now=now,
         observed_generation=generation,
     )

@@ -21,9 +21,13 @@ from vcsync.objects.quantity import canonical, milli
 from vcsync.scheduling.objects import dealt, whole_of
 from vcsync.scheduling.resources import Resources
 from vcsync.scheduling.slices import DEVICES, DIMENSIONS, OBJECT_BYTES, OBJECTS
+from vcsync.syncer.fair_memory import FairMemory
 from vcsync.syncer.kinds.plan import Placement
 from vcsync.syncer.store_budget import LEAST_BYTES
 from vcsync.tenancy import distribution
+
+RELEASED_REMEMBERED = 20_000
+"""Namespaces whose end is remembered, of all tenants."""
 
 log = structlog.get_logger(__name__)
 
@@ -217,6 +221,7 @@ class Ledger:
         self._on_change = on_change
         self._entries: dict[str, dict[str, Entry]] = {}
         self._byte_limits: Counter[str] = Counter()
+        self._released: FairMemory[str, str] = FairMemory(RELEASED_REMEMBERED)
         self.reflector = Reflector(
             meta,
             NAMESPACE_PLACEMENTS,
@@ -226,6 +231,21 @@ class Ledger:
     def entry(self, tenant: str, namespace: str) -> Entry | None:
         """Return the entry of a tenant's namespace; None if it has none on this super cluster."""
         return self._entries.get(tenant, _NONE).get(namespace)
+
+    def released(self, tenant: str, namespace: str, uid: str) -> bool:
+        """Return whether the end of a namespace's last entry was seen, so that what is left of it may go.
+
+        Either the entry was to be removed already, or the watch reported that it was deleted or lost its slices here. A list
+        that lacks it is not enough: the meta cluster may have been emptied.
+
+        Args:
+            tenant: cluster key.
+            namespace: the tenant's namespace.
+            uid: UID of the tenant's namespace; a namesake may have had the entry.
+        """
+        known = self._released.get(tenant, namespace)
+        # The name server's namespace may have had no placement of its own, and then no UID.
+        return known is not None and known in ("", uid)
 
     def open(self, tenant: str, namespace: str, resource: Resource, name: str) -> bool:
         """Return whether the caches of this super cluster take an object of the namespace."""
@@ -261,11 +281,12 @@ class Ledger:
             after = name_server_entry(tenant)
         if after == before:
             return
-        self._put(tenant, namespace, before, after)
+        seen = change.new is not None or change.reported
+        self._put(tenant, namespace, before, after, seen=seen)
         if namespace != names.TENANT_DNS_NAMESPACE:
-            self._follow_with_name_server(tenant)
+            self._follow_with_name_server(tenant, seen=seen)
 
-    def _follow_with_name_server(self, tenant: str) -> None:
+    def _follow_with_name_server(self, tenant: str, *, seen: bool) -> None:
         """Keep the name server here as long as any other namespace of the tenant has slices here."""
         namespace = names.TENANT_DNS_NAMESPACE
         before = self.entry(tenant, namespace)
@@ -273,14 +294,19 @@ class Ledger:
             return
         after = name_server_entry(tenant) if self.needs_name_server(tenant) else None
         if after != before:
-            self._put(tenant, namespace, before, after)
+            self._put(tenant, namespace, before, after, seen=seen)
 
-    def _put(self, tenant: str, namespace: str, before: Entry | None, after: Entry | None) -> None:
+    def _put(
+        self, tenant: str, namespace: str, before: Entry | None, after: Entry | None, *, seen: bool
+    ) -> None:
         entries = self._entries.setdefault(tenant, {})
         if after is not None:
             entries[namespace] = after
+            self._released.forget(tenant, namespace)
         else:
             entries.pop(namespace, None)
+            if before is not None and (seen or before.holding is Holding.DRAINING):
+                self._released.put(tenant, namespace, before.namespace_uid)
         self._byte_limits[tenant] += _byte_limit(after) - _byte_limit(before)
         if not entries:
             del self._entries[tenant]

@@ -402,8 +402,7 @@ class Reconciler:
         pair = self._objects.pair(kind, item, {})
         self._forget_refusal(kind, item)
         self._objects.release(kind, item)
-        for side in ("super", "tenant") if self._limiter.braked else ():
-            self._limiter.unwanted(self._objects.key, self._doomed(kind, side), item)
+        self._unwanted(kind, item)
         if pair.v is None and pair.p is None:
             self._settled.pop(item, None)
         else:
@@ -427,7 +426,13 @@ class Reconciler:
         self._settled.pop(item, None)
         self._forget_refusal(kind, item)
         self._objects.release(kind, item)
+        self._unwanted(kind, item)
         self._waiting.settle(self._objects.key, item)
+
+    def _unwanted(self, kind: Kind, item: Item) -> None:
+        """Record that neither side of an item is to be deleted here, so that the brake does not wait for it."""
+        for side in ("super", "tenant") if self._limiter.braked else ():
+            self._limiter.unwanted(self._objects.key, self._doomed(kind, side), item)
 
     async def _confirm(self, kind: Kind, item: Item, pair: Pair, doomed: Delete) -> None:
         """Confirm a deletion without an observed request, by a live read of the source and by the number of deletions.
@@ -449,7 +454,7 @@ class Reconciler:
                 raise Parked(Wait(str(error), after=BRAKED_SECONDS)) from error
             if await self._confirm_absence(kind, item, pair, doomed):
                 return
-        if self._departure_seen(kind, item, pair, doomed):
+        if self._departure_seen(kind, item, pair, doomed) or await self._is_gone(doomed):
             return
         try:
             await self._require(kind, item, doomed.side)
@@ -457,6 +462,13 @@ class Reconciler:
                 await self._require_contents(item)
         except Braked as braked:
             raise Parked(Wait(str(braked), after=BRAKED_SECONDS)) from braked
+
+    async def _is_gone(self, doomed: Delete) -> bool:
+        """Return whether an object that is to be deleted is gone already, so that its deletion needs no permission."""
+        found = await self._executor.reread(
+            doomed.side, doomed.resource, doomed.namespace, doomed.name, doomed.uid
+        )
+        return found is None or found.uid != doomed.uid
 
     async def _require_contents(self, item: Item) -> None:
         """Require permission for every object in a super namespace too: a few namespaces may hold many objects."""
@@ -477,7 +489,7 @@ class Reconciler:
         A live read has shown before that it is gone.
         """
         if doomed.side == "tenant":
-            return self._objects.super_caches.departure_seen(doomed.uid)
+            return self._objects.super_caches.departure_seen(self._objects.key, doomed.uid)
         shared = pair.p.annotations.get(names.UID, "") if pair.p is not None else ""
         return self._objects.tenant_caches.departure_seen(kind.resource, item.namespace, item.name, shared)
 

@@ -135,6 +135,8 @@ class TenantObjects:
     async def count_orphans(self, kind: Kind, side: Side) -> tuple[int, int]:
         """Count the objects of a kind on one side: those without a counterpart on the other side, and all.
 
+        Objects that are being deleted, and those whose counterpart a watch has reported as deleted, are no orphans.
+
         The walk is made in steps; see `in_steps`.
         """
         orphans = total = 0
@@ -146,11 +148,18 @@ class TenantObjects:
             v, p = self.pair(kind, item, {})
             if side == "super" and p is not None:
                 total += 1
-                orphans += v is None
+                orphans += v is None and not p.deleting and not self._left_above(kind, item, p)
             elif side == "tenant" and v is not None and (kind.resource != PODS or node_of(v)):
                 total += 1
-                orphans += p is None
+                orphans += (
+                    p is None and not v.deleting and not self.super_caches.departure_seen(self.key, v.uid)
+                )
         return orphans, total
+
+    def _left_above(self, kind: Kind, item: Item, p: Envelope) -> bool:
+        """Return whether the tenant's watch reported the deletion of the object of which `p` is the copy."""
+        uid = p.annotations.get(names.UID, "")
+        return self.tenant_caches.departure_seen(kind.resource, item.namespace, item.name, uid)
 
     async def has_bound_pods(self, node: str) -> bool:
         """Return whether Pods of the tenant that have not ended are bound to a virtual node. The walk is made in steps."""

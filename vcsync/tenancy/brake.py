@@ -38,6 +38,8 @@ class Brake(Struct, frozen=True):
         wanted: number of objects to delete.
         of: number of objects that exist.
         remedy: the step that the operator should take.
+        first: the object that was refused first: the brake ends by itself when neither it nor any later one is to be
+            deleted any more.
     """
 
     since: datetime
@@ -46,6 +48,11 @@ class Brake(Struct, frozen=True):
     wanted: int
     of: int
     remedy: str
+    first: str = ""
+
+    def text(self) -> str:
+        """Return what waits, without the remedy."""
+        return f"{self.wanted} of {self.of} {self.what}" + (f", first {self.first}" if self.first else "")
 
 
 class Braked(Exception):
@@ -218,16 +225,16 @@ class DeletionLimiter:
             wanted, window.standing = await count()
             window.counted_at = self._clock()
             if self._too_many(wanted, window.standing, small):
-                self._brake(subject, wanted, window.standing)
+                self._brake(subject, item, wanted, window.standing)
                 return
         going, of = len({*window.granted, item}), window.standing + len(window.granted)
         if self._too_many(going, of, small):
-            self._brake(subject, going, of)
+            self._brake(subject, item, going, of)
 
     def _too_many(self, wanted: int, of: int, small: int) -> bool:
         return wanted > small and wanted > of * self._share
 
-    def _brake(self, subject: tuple[str, str], wanted: int, of: int) -> None:
+    def _brake(self, subject: tuple[str, str], item: Hashable, wanted: int, of: int) -> None:
         if subject in self.braked:
             return
         tenant, what = subject
@@ -238,8 +245,10 @@ class DeletionLimiter:
             else "check that the meta cluster is complete; if the deletions are right, release them with "
             f"'vcsync brake release {self._release_others}'"
         )
-        self.braked[subject] = Brake(self._now(), tenant, what, wanted, of, remedy)
-        log.error("braked", tenant=tenant, what=what, wanted=wanted, of=of, remedy=remedy)
+        self.braked[subject] = Brake(self._now(), tenant, what, wanted, of, remedy, _name_of(item))
+        log.error(
+            "braked", tenant=tenant, what=what, wanted=wanted, of=of, first=_name_of(item), remedy=remedy
+        )
 
     def _is_released(self, tenant: str) -> bool:
         """Return whether an operator's release is valid for a tenant now."""
@@ -249,6 +258,12 @@ class DeletionLimiter:
     def _forget(self, subject: tuple[str, str]) -> None:
         self._windows.pop(subject, None)
         self.braked.pop(subject, None)
+
+
+def _name_of(item: Hashable) -> str:
+    """Return an object of a message: the parts of its name, or its name."""
+    parts = item if isinstance(item, tuple) else (item,)
+    return "/".join(str(part) for part in parts if part)
 
 
 def released_at(annotation: str | None) -> datetime:

@@ -37,7 +37,7 @@ Messages = dict[str, dict[TroubleType, str]]
 def braked(brakes: Iterable[Brake]) -> list[Trouble]:
     """Return the troubles of deletions that are held back."""
     return [
-        _trouble(brake.tenant, "Braked", f"{brake.wanted} of {brake.of} {brake.what}: {brake.remedy}")
+        _trouble(brake.tenant, "Braked", f"{brake.text()}: {brake.remedy}")
         for brake in brakes
         if brake.tenant
     ]

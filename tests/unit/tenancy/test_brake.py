@@ -263,6 +263,7 @@ async def test_a_brake_has_its_tenant_its_numbers_and_the_remedy() -> None:
     [brake] = bench.limiter.braked.values()
     assert (brake.since, brake.tenant, brake.what) == (NOW + timedelta(minutes=1), "acme", PODS)
     assert (brake.wanted, brake.of) == (150, 200)
+    assert brake.text() == f"150 of 200 {PODS}, first web"
     assert brake.remedy.endswith("release them with 'vcsync brake release acme'")
     assert bench.message == f"150 of 200 {PODS} would be deleted without an observed request: {brake.remedy}"
 
@@ -346,3 +347,14 @@ async def test_a_caller_may_set_the_number_of_deletions_that_pass() -> None:
     assert limiter.is_braked("acme", "tenants")
     limiter.settled("acme", "tenants")
     assert not limiter.braked
+
+
+@pytest.mark.parametrize(
+    ("item", "first"), [("web", "web"), (("acme", "shop"), "acme/shop"), (("pods", "", "web"), "pods/web")]
+)
+async def test_a_brake_names_the_first_object_that_waits(item: object, first: str) -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes(item)
+    assert not await bench.passes("later")
+    assert [brake.first for brake in bench.limiter.braked.values()] == [first]

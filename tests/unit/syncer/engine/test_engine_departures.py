@@ -25,7 +25,7 @@ def standing_for(uid: str, version: str) -> Envelope:
         "below",
         version,
         labels={names.CONTROLLED: names.TRUE},
-        annotations={names.UID: uid},
+        annotations={names.UID: uid, names.CLUSTER: "acme"},
     )
 
 
@@ -42,13 +42,14 @@ async def test_only_a_deletion_reported_by_the_watch_is_a_departure_in_the_super
     pods = here.reflectors[PODS]
     pods.observe(standing_for("uid-web", "7"))
     pods.observe(standing_for("uid-web", "8"))
-    assert not here.departure_seen("uid-web"), "it has changed"
+    assert not here.departure_seen("acme", "uid-web"), "it has changed"
     pods._replace_cache([], "9")
-    assert not here.departure_seen("uid-web"), "that a list lacks it may mean that the server lost it"
+    assert not here.departure_seen("acme", "uid-web"), "that a list lacks it may mean that the server lost it"
     pods.observe(standing_for("uid-web", "10"))
     pods._observe_deleted(standing_for("uid-web", "11"))
-    assert here.departure_seen("uid-web")
-    assert not here.departure_seen("uid-other")
+    assert here.departure_seen("acme", "uid-web")
+    assert not here.departure_seen("acme", "uid-other")
+    assert not here.departure_seen("umbrella", "uid-web"), "external control planes choose their UIDs"
 
 
 @pytest.mark.parametrize(

@@ -122,12 +122,16 @@ class World:
         self.ledger.reflector.observe(placed)
         return placed
 
-    def hold_namespace(self, namespace: str = "shop", **labels: str) -> None:
-        meta = {
+    def hold_namespace(
+        self, namespace: str = "shop", *, uid: str = "", deleting: bool = False, **labels: str
+    ) -> None:
+        meta: dict[str, Any] = {
             "name": names.super_namespace(KEY, namespace),
             "labels": labels or {names.CONTROLLED: names.TRUE},
-            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: namespace},
+            "annotations": {names.CLUSTER: KEY, names.NAMESPACE: namespace, names.UID: uid},
         }
+        if deleting:
+            meta["deletionTimestamp"] = "2026-05-01T12:00:00Z"
         self.caches.reflectors[NAMESPACES].observe(self.super.put(NAMESPACES, {"metadata": meta}))
 
     def hold_pod(self, name: str, *, deleting: bool = False, grace: int = 30) -> Envelope:
@@ -287,6 +291,60 @@ async def test_a_ledger_that_lost_its_entries_removes_no_namespaces(world: World
     assert await world.drain.step(KEY, "n0") is None
     assert world.drain.reasons == {}
     assert not world.limiter.braked, "the brake lets go when the ledger knows them again"
+
+
+async def test_namespaces_that_a_tenant_makes_and_deletes_one_after_the_other_brake_nothing(
+    world: World,
+) -> None:
+    """Each event of a removed super namespace is handled after its placement has gone, as on a busy machine."""
+    for number in range(60):
+        world.hold_namespace(f"build-{number}")
+        world.super.objects.clear()
+        assert await world.drain.step(KEY, f"build-{number}") is None
+    assert not world.limiter.braked
+    assert world.drain.reasons == {}
+
+
+async def test_namespaces_whose_copy_is_made_after_their_end_are_removed(world: World) -> None:
+    """The ledger saw their end, so that the meta cluster is not in doubt."""
+    for number in range(60):
+        world.place({}, names.drain_finalizer("r1"), namespace=f"build-{number}")
+        assert await world.drain.step(KEY, f"build-{number}") is None
+        world.hold_namespace(f"build-{number}", uid="ns")
+    for number in range(60):
+        assert await world.drain.step(KEY, f"build-{number}") is not None
+    assert not world.super.objects.keys() & {
+        (NAMESPACES.plural, "", names.super_namespace(KEY, f"build-{number}")) for number in range(60)
+    }
+    assert not world.limiter.braked
+
+
+async def test_a_namesake_of_a_namespace_whose_end_was_seen_is_unknown(world: World) -> None:
+    for number in range(40):
+        world.place({}, names.drain_finalizer("r1"), namespace=f"n{number}")
+        assert await world.drain.step(KEY, f"n{number}") is None
+        world.hold_namespace(f"n{number}", uid="another")
+    assert await world.drain.step(KEY, "n0") == BRAKED_SECONDS
+
+
+async def test_a_namespace_that_is_being_deleted_needs_no_permission(world: World) -> None:
+    for number in range(40):
+        world.hold_namespace(f"n{number}", deleting=number == 0)
+    assert await world.drain.step(KEY, "n0") == LOOK_AGAIN_SECONDS
+    assert await world.drain.step(KEY, "n1") == BRAKED_SECONDS, "39 others are unknown"
+
+
+async def test_the_brake_ends_when_nothing_is_left_of_what_it_holds(world: World) -> None:
+    for number in range(40):
+        world.hold_namespace(f"n{number}")
+    assert await world.drain.step(KEY, "n0") == BRAKED_SECONDS
+    assert await world.drain.step(KEY, "n1") == BRAKED_SECONDS
+    world.super.objects.clear()
+    assert await world.drain.step(KEY, "n0") is None
+    assert world.limiter.braked
+    assert await world.drain.step(KEY, "n1") is None
+    assert not world.limiter.braked
+    assert world.drain.reasons == {}
 
 
 async def test_a_namespace_missing_only_in_the_cache_is_not_an_orphan(world: World) -> None:

@@ -251,3 +251,54 @@ def test_a_namespace_with_only_the_name_server_has_no_other_quota() -> None:
     assert (entry.tenant, entry.namespace, entry.slices) == (KEY, names.TENANT_DNS_NAMESPACE, 0)
     assert entry.placement.name_server_only
     assert set(entry.placement.hard.values()) == {"0"}
+
+
+def _ledger(*placements: Envelope) -> Ledger:
+    meta: Any = PaperApi("meta")
+    ledger = Ledger(meta, "r1", lambda *_: None)
+    for each in placements:
+        ledger.reflector.observe(each)
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("last", "reported", "known"),
+    [
+        pytest.param(placement({"r1": 1}, DRAIN), True, True, id="the watch reported the deletion"),
+        pytest.param(placement({"r1": 1}, DRAIN), False, False, id="a list lacks it"),
+        pytest.param(placement({}, DRAIN), False, True, id="it was to be removed before a list lacks it"),
+    ],
+)
+def test_the_end_of_an_entry_is_known_if_it_was_seen(last: Envelope, reported: bool, known: bool) -> None:
+    ledger = _ledger(last)
+    if reported:
+        ledger.reflector._observe_deleted(last)
+    else:
+        ledger.reflector._replace_cache([], "9")
+
+    assert ledger.entry(KEY, "shop") is None
+    assert ledger.released(KEY, "shop", "ns") is known
+    assert not ledger.released(KEY, "shop", "another")
+    assert not ledger.released(KEY, "web", "ns")
+
+
+def test_the_end_of_an_entry_is_known_when_its_finalizer_goes_and_until_it_is_back() -> None:
+    ledger = _ledger(placement({"r2": 1}, DRAIN), placement({"r2": 1}, version=2))
+    assert ledger.released(KEY, "shop", "ns")
+    ledger.reflector.observe(placement({"r1": 1}, DRAIN, version=3))
+    ledger.reflector._replace_cache([], "9")
+    assert ledger.entry(KEY, "shop") is None
+    assert not ledger.released(KEY, "shop", "ns"), "the meta cluster may have been emptied since"
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_end_of_a_name_server_is_known_with_that_of_the_last_namespace(seen: bool) -> None:
+    last = placement({"r1": 1}, DRAIN)
+    ledger = _ledger(last)
+    assert ledger.entry(KEY, names.TENANT_DNS_NAMESPACE) is not None
+    if seen:
+        ledger.reflector._observe_deleted(last)
+    else:
+        ledger.reflector._replace_cache([], "9")
+    assert ledger.entry(KEY, names.TENANT_DNS_NAMESPACE) is None
+    assert ledger.released(KEY, names.TENANT_DNS_NAMESPACE, "any") is seen

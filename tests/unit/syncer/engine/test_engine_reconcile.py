@@ -872,3 +872,26 @@ async def test_nothing_follows_a_confirmation_that_failed(scene: Scene) -> None:
     with pytest.raises(Unreachable):
         await scene.reconciler.reconcile(MAP)
     assert not scene.notices
+
+
+async def test_objects_that_are_gone_already_need_no_permission(scene: Scene) -> None:
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+    scene.p(PODS, "web", "gone")
+    scene.super.objects.clear()
+    scene.lost = (200, 200)
+
+    assert await scene.reconciler.reconcile(POD) is None
+
+    assert not scene.limiter.braked
+
+
+async def test_the_brake_does_not_wait_for_a_namespace_that_has_left_the_super_cluster(scene: Scene) -> None:
+    scene.p(PODS, "web", "gone")
+    scene.plans["pods"] = lambda v, p: _delete_without_source(p, v)
+    scene.lost = (200, 200)
+    await scene.reconciler.reconcile(POD)
+    assert scene.limiter.braked
+
+    scene.reconciler._forget(scene.reconciler._objects.kinds["pods"], POD)
+
+    assert not scene.limiter.braked

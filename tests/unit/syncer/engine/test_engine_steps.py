@@ -188,6 +188,26 @@ async def test_bound_pods_without_copy_are_counted_as_orphans(session: Session) 
     assert await tenant.objects.count_orphans(tenant.objects.kinds["pods"], "tenant") == (1, 2)
 
 
+async def test_objects_whose_source_was_seen_to_be_deleted_are_no_orphans(session: Session) -> None:
+    tenant, _ = session()
+    fill(tenant)
+    objects = tenant.objects
+    pods, below = objects.tenant_caches.reflectors[PODS], objects.super_caches.reflectors[PODS]
+    labels, marked = {names.SUPER_CLUSTER: "r1"}, {names.CONTROLLED: names.TRUE}
+    for name in ("ordinary", "unknown"):
+        of = {names.CLUSTER: "key", names.NAMESPACE: "shop", names.UID: f"uid-{name}"}
+        below.observe(Envelope(name, PLACE, f"below-{name}", "7", labels=marked, annotations=of))
+        pods.observe(
+            Envelope(
+                name, "shop", f"uid-{name}", "7", labels=labels, deletion_timestamp="2026-05-01T12:00:00Z"
+            )
+        )
+    pods._observe_deleted(Envelope("ordinary", "shop", "uid-ordinary", "8", labels=labels))
+    pods._replace_cache([], "9")
+
+    assert await objects.count_orphans(objects.kinds["pods"], "super") == (MANY + 1, MANY + 2)
+
+
 @pytest.mark.parametrize(
     ("uid", "about", "copied"),
     [

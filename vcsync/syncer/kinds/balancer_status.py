@@ -1,11 +1,13 @@
 """Addresses of load balancers, which each super cluster contributes to the status of one object of the tenant. Pure.
 
 Each syncer writes its own contribution as an annotation and the union of all as the status, so the order of the writes does
-not matter.
+not matter. An object that may have no addresses has no contributions either: a syncer does not wait for another one to take its
+own away, since the tenant's API server refuses a status that has any.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 
 import msgspec
@@ -48,7 +50,7 @@ def status_patch(
     context: TenantContext,
     placement: Placement,
     *,
-    own: list[Address],
+    own: list[Address] | None,
     annotations: dict[str, str | None],
 ) -> tuple[Patch, ...]:
     """Return the patch of the tenant's object: the union of all addresses, and this super cluster's annotations.
@@ -59,7 +61,7 @@ def status_patch(
         p: the super cluster's object.
         context: the tenant's settings.
         placement: the super clusters that have slices of the namespace, with this one.
-        own: the addresses of this super cluster.
+        own: the addresses of this super cluster; None if the object may have no addresses at all.
         annotations: further annotations of the tenant's object that change.
 
     Returns:
@@ -68,9 +70,13 @@ def status_patch(
     placed = sorted(placement.placements)
     changes = metadata.upward_metadata(v, p, context)
     changed: dict[str, str | None] = changes.get("annotations", {}) | annotations
-    wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
-    changed |= own_annotation(v, names.INGRESS_PREFIX, wanted, placed, context.super_id)
-    union = _union(v, own, placed, context.super_id)
+    if own is None:
+        changed |= no_annotations(v, names.INGRESS_PREFIX)
+        union: list[Address] = []
+    else:
+        wanted = msgspec.json.encode(own).decode() if own and len(placed) > 1 else None
+        changed |= own_annotation(v, names.INGRESS_PREFIX, wanted, placed, context)
+        union = _union(v, own, placed, context.super_id)
     body = {"metadata": {**changes, "uid": v.uid}}
     if changed:
         body["metadata"]["annotations"] = changed
@@ -82,27 +88,32 @@ def status_patch(
 
 
 def own_annotation(
-    v: Envelope, prefix: str, wanted: str | None, placed: list[str], super_id: str
+    v: Envelope, prefix: str, wanted: str | None, placed: list[str], context: TenantContext
 ) -> dict[str, str | None]:
     """Return the change of this super cluster's annotation under a prefix that has one for each super cluster.
 
-    The first super cluster in order also removes the annotations of former ones.
+    The first super cluster in order that is not lost also removes the annotations of former ones.
 
     Args:
         v: The tenant's object.
         prefix: The prefix, which a super cluster id follows.
         wanted: The value of this super cluster; None: it has no annotation.
         placed: The ids of the super clusters that have slices of the namespace, in order.
-        super_id: The id of this one.
+        context: The tenant's settings, with the id of this super cluster.
     """
-    changes: dict[str, str | None] = {}
+    super_id, changes = context.super_id, dict[str, str | None]()
     if v.annotations.get(prefix + super_id) != wanted:
         changes[prefix + super_id] = wanted
-    if placed[0] == super_id:
+    if next((each for each in placed if each not in context.lost), "") == super_id:
         for annotation in v.annotations:
             if annotation.startswith(prefix) and annotation.removeprefix(prefix) not in placed:
                 changes[annotation] = None
     return changes
+
+
+def no_annotations(v: Envelope, prefix: str) -> dict[str, str | None]:
+    """Return the change that removes the annotations of all super clusters under a prefix, since the object may have none."""
+    return {annotation: None for annotation in v.annotations if annotation.startswith(prefix)}
 
 
 def addresses(status: bytes) -> list[Address]:
@@ -123,7 +134,19 @@ def _contributed(v: Envelope, super_id: str) -> list[Address]:
     text = v.annotations.get(names.INGRESS_PREFIX + super_id)
     if text is None:
         return []
-    return _lenient(lambda: msgspec.json.decode(text, type=list[Address]))
+    return [
+        each for each in _lenient(lambda: msgspec.json.decode(text, type=list[Address])) if _is_valid(each)
+    ]
+
+
+def _is_valid(address: Address) -> bool:
+    """Return whether an API server accepts an address. A tenant may have written it, and one more is refused with it."""
+    if not address.ip:
+        return bool(address.hostname) and address.ip_mode is None
+    try:
+        return bool(ipaddress.ip_address(address.ip)) and address.ip_mode in (None, "VIP", "Proxy")
+    except ValueError:
+        return False
 
 
 def _lenient(decode: Callable[[], list[Address]]) -> list[Address]:

@@ -3,7 +3,7 @@
 Addresses, node ports and health check ports belong to the API server that allocates them, but for cluster IPs of a range that a
 tenant has for itself (see `cluster_ips`). With several super clusters, each of them contributes its load balancer addresses. Each
 syncer writes its own contribution and the union of all, so the order of the writes does not matter. Each syncer also writes an
-annotation with the node ports of its super cluster.
+annotation with the node ports of its super cluster. What a Service of another type may not have, each syncer removes for all.
 """
 
 from __future__ import annotations
@@ -386,10 +386,12 @@ def _upward(
     annotations = _address_up(v, actual) if placed[0] == context.super_id else {}
     node_ports = _node_ports(actual)
     wanted = msgspec.json.encode(node_ports).decode() if node_ports else None
-    annotations |= balancer_status.own_annotation(
-        v, names.NODE_PORTS_PREFIX, wanted, placed, context.super_id
+    annotations |= (
+        balancer_status.own_annotation(v, names.NODE_PORTS_PREFIX, wanted, placed, context)
+        if spec.get("type") in (LOAD_BALANCER, NODE_PORT)
+        else balancer_status.no_annotations(v, names.NODE_PORTS_PREFIX)
     )
-    own = balancer_status.addresses(p.status) if spec.get("type") == LOAD_BALANCER else []
+    own = balancer_status.addresses(p.status) if spec.get("type") == LOAD_BALANCER else None
     return (
         *balancer_status.status_patch(SERVICES, v, p, context, placement, own=own, annotations=annotations),
         *reachability.patch(v, placement, context, view, selects=not is_external(spec)),

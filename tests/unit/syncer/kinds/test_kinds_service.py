@@ -13,7 +13,7 @@ from vcsync.api import names
 from vcsync.api.specs import ServicePolicy
 from vcsync.kube.resources import SERVICES
 from vcsync.syncer.kinds import service
-from vcsync.syncer.kinds.plan import Delete, Notify, Placement
+from vcsync.syncer.kinds.plan import Delete, Notify, Patch, Placement
 
 PORTS = [{"name": "http", "port": 80, "targetPort": 8080}, {"name": "https", "port": 443}]
 SELECTOR = {"app": "web"}
@@ -387,6 +387,74 @@ def test_a_service_without_load_balancer_loses_its_addresses(bench: Bench) -> No
     bench.edit("tenant", SERVICES, "web", {"spec": {"type": "ClusterIP"}})
     bench.settle("services", "shop", "web")
     assert ingress(bench) == []
+
+
+@pytest.mark.parametrize("kind", ["ClusterIP", "NodePort"])
+def test_two_syncers_do_not_wait_for_each_other_when_a_service_stops_being_a_load_balancer(
+    bench: Bench, kind: str
+) -> None:
+    """The tenant's API refuses addresses then, so neither may write the union with the other's."""
+    bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    other = other_syncer(bench)
+    share(other, bench)
+    for here, address in ((bench, "192.0.2.1"), (other, "192.0.2.2")):
+        status = {"loadBalancer": {"ingress": [{"ip": address}]}}
+        here.edit("super", SERVICES, "web", {"status": status})
+        here.settle("services", "shop", "web")
+        share(here, other if here is bench else bench)
+    assert sorted(ingress(bench)) == ["192.0.2.1", "192.0.2.2"]
+
+    bench.edit("tenant", SERVICES, "web", {"spec": {"type": kind}})
+    share(bench, other)
+    plans = [here.plan("services", "shop", "web") for here in (bench, other)]
+
+    assert [
+        action.patch["status"]
+        for plan in plans
+        for action in plan.actions
+        if isinstance(action, Patch) and action.side == "tenant" and "status" in action.patch
+    ] == [{"loadBalancer": None}] * 2
+    bench.settle("services", "shop", "web")
+    annotations = bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
+    assert not [each for each in annotations if each.startswith(names.INGRESS_PREFIX)]
+    assert (names.NODE_PORTS_PREFIX + "r2" in annotations) is (kind == "NodePort")
+
+
+def test_the_first_super_cluster_that_is_not_lost_removes_the_contributions_of_former_ones(
+    bench: Bench,
+) -> None:
+    bench.placements["shop"] = Placement({"r0": 1, "r1": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    former = {names.INGRESS_PREFIX + "r9": '[{"ip":"192.0.2.9"}]'}
+    bench.edit("tenant", SERVICES, "web", {"metadata": {"annotations": former}})
+    assert bench.plan("services", "shop", "web").actions == (), "r0 does it"
+    bench.context = msgspec.structs.replace(bench.context, lost=frozenset({"r0"}))
+    bench.settle("services", "shop", "web")
+    assert names.INGRESS_PREFIX + "r9" not in bench.get("tenant", SERVICES, "web")["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"ip": "300.0.2.2"},
+        {"ip": "r2"},
+        {"ip": "192.0.2.2", "ipMode": "Other"},
+        {"hostname": "x.example", "ipMode": "VIP"},
+        {"ports": [{"port": 80}]},
+    ],
+)
+def test_a_contribution_that_the_api_refuses_does_not_hold_up_the_others(
+    bench: Bench, address: dict[str, Any]
+) -> None:
+    """A tenant may write anything there."""
+    bench.placements["shop"] = Placement({"r1": 1, "r2": 1}, {}, {})
+    make(bench, type="LoadBalancer")
+    theirs = {names.INGRESS_PREFIX + "r2": json.dumps([address, {"ip": "192.0.2.2"}])}
+    bench.edit("tenant", SERVICES, "web", {"metadata": {"annotations": theirs}})
+    bench.edit("super", SERVICES, "web", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})
+    bench.settle("services", "shop", "web")
+    assert ingress(bench) == ["192.0.2.1", "192.0.2.2"]
 
 
 PORT = st.fixed_dictionaries(

@@ -36,6 +36,7 @@ from vcsync.gateway.paths import forwarded_target
 from vcsync.gateway.requests import credential, logged, request
 from vcsync.gateway.upgrades import UPGRADED, upgraded
 from vcsync.gateway.upstreams import Pool, Upstreams
+from vcsync.streams.upgrade_headers import wanted_protocol
 
 ANSWER_SECONDS = 75.0
 """Time until an answer begins. An API server itself gives up after 60 seconds."""
@@ -45,6 +46,9 @@ MAX_REVIEW_BYTES = 64 * 1024
 """Longest answer to such a request."""
 KEY_SET = "/openid/v1/jwks"
 """Path of the keys that sign ServiceAccount tokens (Kubernetes, "ServiceAccount issuer discovery")."""
+WEBSOCKET = "websocket"
+WITH_UPGRADES = frozenset({"accept", "user-agent"})
+"""Headers of a client's request that are sent with an upgrade, in lower case."""
 OK, CREATED, UNAUTHORIZED, PROXY_UNAUTHORIZED = 200, 201, 401, 407
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods that are forwarded. The target of others, such as CONNECT, would not be the path."""
@@ -107,8 +111,9 @@ class Forwarder:
         pool = await self._pool(tenant)
         own = [*_identity(pool, incoming, caller), (HEADER, incoming.audit_id)]
         refused = unauthorized if caller.by_control_plane else credential_refused
-        if info.subresource in UPGRADED and (protocol := supported_protocol(incoming.headers)):
-            own += [each for each in request_headers(incoming.headers) if each[0].lower() == "user-agent"]
+        if protocol := _upgrade(info, incoming.headers):
+            own += [each for each in request_headers(incoming.headers) if each[0].lower() in WITH_UPGRADES]
+            own.append(("Origin", pool.url))  # which kube-apiserver demands of watches, whatever it is
             answer = upgraded(pool, incoming.method, target, incoming.headers, protocol, own, refused)
             return await logged(pool, answer)
         sent = _sent(pool, incoming, target, [*request_headers(incoming.headers), *own], refused)
@@ -138,6 +143,19 @@ class Forwarder:
         if pool is None:
             raise unavailable(NO_LONGER)
         return pool
+
+
+def _upgrade(info: RequestInfo, headers: Mapping[str, str]) -> str:
+    """Return the protocol to which a request upgrades its connection; empty if it does not.
+
+    Raises:
+        StatusError: 400, the protocol is not supported.
+    """
+    if info.subresource in UPGRADED:
+        return supported_protocol(headers)
+    # Other requests ask for what they do not need: Java's client offers HTTP/2 with each.
+    messages = (info.verb == "watch" or info.subresource == "log") and wanted_protocol(headers) == WEBSOCKET
+    return WEBSOCKET if messages else ""
 
 
 def _identity(pool: Pool, incoming: Incoming, caller: Caller) -> Pairs:

@@ -612,6 +612,38 @@ class TestUpgrades:
         if method == "GET":
             assert received.header("sec-websocket-protocol") == ["v5.channel.k8s.io"]
 
+    @pytest.mark.parametrize(
+        "path", [f"{BASE}?watch=1", "/tenants/umbrella/api/v1/namespaces/default/pods/p/log?follow=true"]
+    )
+    async def test_watches_and_logs_are_read_from_websockets(
+        self, door: Door, upstream: ApiServer, path: str
+    ) -> None:
+        async def answer(_, reader, writer) -> None:
+            writer.write(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
+            await reader.read()
+
+        upstream.answer = answer
+        reader, writer = await door.connect()
+        headers = (*self.WEBSOCKET, ("Accept", "application/json"), ("Origin", "https://elsewhere.example"))
+        writer.write(self.head("GET", headers).replace(self.EXEC.encode(), path.encode()))
+        async with asyncio.timeout(SECONDS):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            assert await reader.readexactly(5) == b"hello"
+        writer.close()
+        (received,) = upstream.received
+        assert received.header("upgrade") == ["websocket"]
+        assert received.header("accept") == ["application/json"]
+        assert received.header("impersonate-user") == ["alice"]
+        assert received.header("sec-websocket-protocol") == ["v5.channel.k8s.io"], "the token stays here"
+        assert received.header("origin")[0].startswith("http"), "kube-apiserver demands one of a watch"
+        assert "elsewhere" not in received.header("origin")[0]
+
+    async def test_other_upgrades_of_a_watch_are_not_sent_on(self, door: Door, upstream: ApiServer) -> None:
+        """Java's client offers HTTP/2 with each request."""
+        offered = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c")]
+        assert (await door.request(f"GET {BASE}?watch=1", offered))[0] == 200
+        assert upstream.received[0].header("upgrade") == []
+
     @pytest.mark.parametrize("protocol", ["h2c", "HTTP/2.0", "TLS/1.0", "websocket, h2c", "spdy/3"])
     async def test_other_protocols_are_refused(self, door: Door, upstream: ApiServer, protocol: str) -> None:
         told = await door.raw(self.head("GET", [("Connection", "Upgrade, close"), ("Upgrade", protocol)]))

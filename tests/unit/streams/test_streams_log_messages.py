@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.streams.log_messages import (
-    BASE64,
-    BINARY,
-    CLOSE,
-    BadHandshake,
-    ClientFrames,
-    Handshake,
-    MalformedFrames,
-    handshake,
-    send_log,
-)
+from vcsync.streams.log_messages import BASE64, BINARY, Handshake, handshake, send_log
+from vcsync.streams.websockets import CLOSE, BadHandshake, ClientFrames, MalformedFrames
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -7,6 +7,7 @@ from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.audit.auditor import Auditor
 from vcsync.apiserver.filters.audit import begin_audit
 from vcsync.apiserver.filters.identity import Identity
+from vcsync.apiserver.filters.websocket_token import take_token
 from vcsync.apiserver.handlers.exchange import Incoming
 from vcsync.apiserver.request.caller import Caller
 from vcsync.apiserver.request.request_info import RequestInfo
@@ -20,8 +21,9 @@ async def authenticate(
     Raises:
         StatusError: 401.
     """
-    authorization = incoming.headers.get("Authorization")
     try:
+        take_token(incoming)
+        authorization = incoming.headers.get("Authorization")
         return await identity.authenticate(incoming.certificate, authorization, info.tenant)
     except StatusError:
         begin_audit(auditor, identity, incoming, info, None)

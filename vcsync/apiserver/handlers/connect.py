@@ -29,7 +29,7 @@ from vcsync.apiserver.request.caller import SYSTEM
 from vcsync.apiserver.request.reply import Reply, Stream, Tunnel
 from vcsync.streams.duplex import BytesIn, BytesOut
 from vcsync.streams.limits import StreamLimits
-from vcsync.streams.log_messages import BadHandshake, Handshake, handshake, send_log
+from vcsync.streams.log_messages import Handshake, handshake, send_log
 from vcsync.streams.raw_response import RawResponse
 from vcsync.streams.tunnel import PIECE_BYTES, carry, switching_head
 from vcsync.streams.upgrade_headers import (
@@ -38,6 +38,7 @@ from vcsync.streams.upgrade_headers import (
     upgrade_lines,
     wanted_protocol,
 )
+from vcsync.streams.websockets import BadHandshake
 
 PLAIN = "text/plain"
 DEFAULT_LIMITS = StreamLimits()
@@ -263,8 +264,13 @@ def _messages(headers: Mapping[str, str]) -> Handshake | None:
     try:
         return handshake(headers)
     except BadHandshake as error:
-        reason = {400: "BadRequest", 403: "Forbidden"}[error.code]
-        raise errors.StatusError(error.code, reason, str(error)) from None
+        raise refused_handshake(error) from None
+
+
+def refused_handshake(error: BadHandshake) -> errors.StatusError:
+    """Return the answer to a handshake that is refused."""
+    reason = {400: "BadRequest", 403: "Forbidden"}[error.code]
+    return errors.StatusError(error.code, reason, str(error))
 
 
 def _log_answer(messages: Handshake | None, stack: AsyncExitStack, opened: RawResponse) -> Stream:

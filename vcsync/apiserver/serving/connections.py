@@ -10,6 +10,7 @@ from aiohttp.web_protocol import RequestHandler
 from vcsync.apiserver.serving.http_protocol import Handler
 from vcsync.process.listener import source_of
 from vcsync.process.open_files import share_of_files
+from vcsync.streams.duplex import Duplex
 
 MAX_CONNECTIONS = 20_000
 SHARE_OF_FILES = 0.75
@@ -107,8 +108,39 @@ class WriteDeadlines:
                 del self._started[transport]
                 transport.abort()
 
+    def guarded(self, connection: Duplex, transport: asyncio.Transport | None) -> Duplex:
+        """Return a connection whose every write has such a deadline."""
+        return _Guarded(connection, self, transport)
+
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             self.sweep(asyncio.get_running_loop().time())
+
+
+class _Guarded:
+    """A connection that is aborted if the client does not read what is written."""
+
+    def __init__(
+        self, connection: Duplex, deadlines: WriteDeadlines, transport: asyncio.Transport | None
+    ) -> None:
+        self._connection = connection
+        self._deadlines = deadlines
+        self._transport = transport
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or nothing at the end."""
+        return await self._connection.read()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, and wait until there is room for more.
+
+        Raises:
+            ConnectionError: The connection is closed.
+        """
+        self._deadlines.start(self._transport)
+        try:
+            await self._connection.write(data)
+        finally:
+            self._deadlines.stop(self._transport)

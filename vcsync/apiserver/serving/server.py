@@ -33,6 +33,7 @@ from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.process.listener import ConnectionRate, Listener
 from vcsync.process.loop_turns import turn
 from vcsync.process.marks import marked
+from vcsync.streams.duplex import Duplex
 
 GZIP_BYTES = 128 * 1024
 """Size from which on answers are compressed, as with kube-apiserver."""
@@ -346,13 +347,20 @@ class Server:
         self, request: web.BaseRequest, answer: Tunnel, outgoing: Outgoing
     ) -> web.StreamResponse:
         """Hand the connection over to another protocol."""
-        client = MeteredConnection(take_over(request), outgoing.usage, outgoing.passage)
+        connection: Duplex = take_over(request)
+        usage, watches = outgoing.usage, outgoing.metrics_verb == "watch"
+        if watches:
+            usage.watch_opened(milliseconds())
+            connection = self._deadlines.guarded(connection, request.transport)
+        client = MeteredConnection(connection, usage, outgoing.passage)
         self._metrics.long_running.inc()
         try:
             await client.write(answer.head)
             if answer.carry is not None:
                 await answer.carry(client, client)
         finally:
+            if watches:
+                usage.watch_closed(milliseconds())
             self._metrics.long_running.dec()
             await answer.pieces.aclose()  # type: ignore[attr-defined]
         return HijackedResponse()

@@ -12,6 +12,7 @@ from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_LOST
 from vcsync.api.refusals import NOTHING, REFUSED, RETURNED, WITHDRAWN, Said, refusal_annotation, said_by_all
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, OwnerReference, decode
+from vcsync.objects.generated_names import is_generated
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.scheduling.pods import PodNeeds, pod_needs, super_of_node
 
@@ -183,7 +184,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         bool(record.marked_lost),
         seen_at,
         record.services,
-        bool(slimmed.generate_name),
+        is_generated(slimmed.name, slimmed.generate_name),
         record.said,
         record.priority,
     )

@@ -7,6 +7,7 @@ from vcsync.api.names import SUPER_CLUSTER
 from vcsync.kube.cache import Cache
 from vcsync.kube.errors import Conflict, NotFound, Status
 from vcsync.objects.envelope import Envelope, parse
+from vcsync.objects.generated_names import SUFFIX
 from vcsync.objects.merge_patch import merge_patch
 from vcsync.podscheduler.pods import Pod, slim
 from vcsync.podscheduler.tenant import TenantPods
@@ -49,7 +50,7 @@ class Tenant:
     def create(self, name: str, cpu: str = "50m", **fields: Any) -> None:
         metadata = {"name": name, "namespace": NS, "uid": f"uid-{name}", "labels": fields.pop("labels", {})}
         if fields.pop("generated", False):
-            metadata["generateName"] = name
+            metadata["generateName"] = name[:-SUFFIX]
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
         self.store(name, {"metadata": metadata, "spec": {"containers": [container], **fields}})
 

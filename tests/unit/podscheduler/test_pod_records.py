@@ -44,6 +44,15 @@ def test_the_record_of_a_pod_has_only_the_fields_for_scheduling():
     assert pod.needs.requests == {"cpu": 1000, "pods": 1000}
 
 
+@pytest.mark.parametrize(("name", "evicted"), [("web-0", False), ("web-x2kfz", True)])
+def test_a_pod_of_a_stateful_set_is_not_evicted_without_a_node_though_it_has_a_prefix(name, evicted):
+    labels = {SUPER_CLUSTER: "r1"}
+    metadata = {"name": name, "generateName": "web-", "labels": labels, "annotations": labels}
+    assert (
+        read(slim(envelope(metadata=metadata, spec={"containers": []})), 0.0).is_evicted_from("r1") is evicted
+    )
+
+
 def test_what_pods_of_one_workload_have_in_common_is_shared():
     metadata = {"ownerReferences": [{"name": "rs", "uid": "1"}], "generateName": "rs-"}
     one, other = (slim(envelope(metadata=metadata)) for _ in range(2))

@@ -411,7 +411,8 @@ class Moves(RuleBasedStateMachine):
     @rule(cpu=st.sampled_from(["20m", "50m", "100m", "300m"]), generated=st.booleans())
     def create(self, cpu: str, generated: bool) -> None:
         if len(self.tenant.objects) < 12:
-            self.tenant.create(f"p{next(self.numbers)}", cpu, generated=generated)
+            suffix = "-bcdfg" if generated else ""
+            self.tenant.create(f"p{next(self.numbers)}{suffix}", cpu, generated=generated)
             self.work()
 
     @rule(data=st.data())

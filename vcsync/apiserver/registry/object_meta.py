@@ -17,6 +17,7 @@ from vcsync.apimachinery.validation import fields as rules
 from vcsync.apimachinery.validation import names
 from vcsync.apiserver.registry import repeated_findings
 from vcsync.apiserver.request.options import manager_findings
+from vcsync.objects.generated_names import ALPHABET, LONGEST_NAME, SUFFIX
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 SYSTEM_FIELDS = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
@@ -28,9 +29,6 @@ IMMUTABLE = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-MAX_NAME, SUFFIX = 63, 5
-ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of generated suffixes: no vowels, and none that looks like another."""
 STANDARD_FINALIZERS = frozenset({"kubernetes", ORPHAN, FOREGROUND})
 MAX_CONTROLLER_FINDINGS = 10
 """Most findings about a second controller. Each finding holds all owner references, so thousands would fill the memory."""
@@ -57,7 +55,7 @@ def fill(metadata: Object, uid: str, now: str) -> None:
 
 def generated(prefix: str) -> str:
     """Return a name with a random suffix for a `generateName`."""
-    return prefix[: MAX_NAME - SUFFIX] + "".join(secrets.choice(ALPHABET) for _ in range(SUFFIX))
+    return prefix[: LONGEST_NAME - SUFFIX] + "".join(secrets.choice(ALPHABET) for _ in range(SUFFIX))
 
 
 def settle_namespace(metadata: Object, namespace: str) -> None:

@@ -1,8 +1,9 @@
 """A ledger of deletions, which finds those in super clusters that have no cause.
 
-A cause is an earlier deletion by the tenant, a deleted namespace, a lost placement, or a Pod whose label the tenant has changed
-before the Pod was bound. No I/O. Moments are resource
-versions: API servers on the same etcd share them, so that they order events of several clusters.
+A cause is an earlier deletion by the tenant, a deleted namespace, a lost placement, or a Pod without a node whose label was
+changed or which was taken back.
+
+No I/O. Moments are resource versions: API servers on the same etcd share them, so that they order events of several clusters.
 """
 
 import sys
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from hack.audit import keys
 from hack.audit.findings import Finding
-from hack.audit.world import Json, Placement, annotations, deleting, labels, place, uid
+from hack.audit.world import Json, Placement, annotations, deleting, labels, parse_json, place, uid
 
 KINDS = (
     "namespaces",
@@ -63,6 +64,8 @@ class Deletions:
         """(tenant, UID) -> earliest possible moment at which its deletion was requested."""
         self._labels: dict[tuple[str, str], list[tuple[Moment, str | None]]] = {}
         """(tenant, UID of a Pod) -> (moment, super cluster that its label names since then). None: the Pod is bound."""
+        self._taken_back: dict[tuple[str, str, str], Moment] = {}
+        """(tenant, UID of a Pod, super cluster) -> when it was first seen to be taken back from there."""
         self._finished: dict[tuple[str, str], list[Moment]] = {}
         """(tenant, name of a namespace) -> moments at which it was deleted."""
         self._selecting: dict[tuple[str, str, str], dict[str, Moment]] = {}
@@ -95,6 +98,8 @@ class Deletions:
             bound = bool((found.get("spec") or {}).get("nodeName"))
             label = labels(found).get(keys.SUPER_CLUSTER, "") if not bound else None
             self._labels.setdefault((tenant, uid(found)), []).append((at, label))
+            for super_id in () if bound else _taken_back_from(found):
+                self._taken_back.setdefault((tenant, uid(found), super_id), at)
         if kind == "services" and found.get("spec", {}).get("selector"):
             self._selecting.setdefault((tenant, *place(found)), {}).setdefault(uid(found), at)
         if deleting(found):
@@ -199,7 +204,8 @@ class Deletions:
         if any(created <= moment <= at for moment in self._finished.get(namespace, ())):
             return True
         if not self._placed_throughout(namespace, deletion.super_id, copy.since, at) or (
-            deletion.kind == "pods" and self._label_moved(source, deletion)
+            deletion.kind == "pods"
+            and (self._label_moved(source, deletion) or self._was_taken_back(source, deletion))
         ):
             return True
         if deletion.kind == "endpoints" and (
@@ -221,6 +227,10 @@ class Deletions:
         history = [(moment, label) for moment, label in self._labels.get(pod, ()) if moment <= deletion.at]
         here = min((moment for moment, label in history if label == deletion.super_id), default=NEVER)
         return any(label not in (None, deletion.super_id) for moment, label in history if moment > here)
+
+    def _was_taken_back(self, pod: tuple[str, str], deletion: _Deletion) -> bool:
+        """Return whether the Pod scheduler had taken the Pod back from this super cluster before it had a node."""
+        return self._taken_back.get((*pod, deletion.super_id), NEVER) <= deletion.at
 
     def _has_selector(self, deletion: _Deletion) -> bool:
         """Return whether the tenant's Service had a selector: the syncer leaves its Endpoints to the super cluster."""
@@ -260,3 +270,11 @@ class Deletions:
 
 def _is_copy(kind: str, found: Json) -> bool:
     return kind in KINDS and not (kind == "secrets" and place(found)[1].startswith(keys.TOKEN_SECRET))
+
+
+def _taken_back_from(pod: Json) -> Iterator[str]:
+    """Yield the super clusters from which the Pod scheduler has taken a Pod back."""
+    for key, text in annotations(pod).items():
+        said = parse_json(text) if key.startswith(keys.REFUSAL) else None
+        if isinstance(said, dict) and said.get("state") in ("withdrawn", "returned"):
+            yield key.removeprefix(keys.REFUSAL)

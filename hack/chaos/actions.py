@@ -140,6 +140,20 @@ def put_deployment(users: Users) -> None:
     users.put("deployments", name, body, {"spec": {"replicas": users.pick(4)}})
 
 
+def put_plain_set(users: Users) -> None:
+    """Create a StatefulSet without claims, or scale it: its Pods have fixed names, and nothing but those binds them."""
+    name = users.known("queue")
+    spec = {
+        "replicas": users.pick(4),
+        "serviceName": name,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {**users.metadata(""), "labels": {"app": name}}, "spec": _pod_spec(users)},
+    }
+    body = {"metadata": users.metadata(name), "spec": spec}
+    users.put("statefulsets", name, body, {"spec": {"replicas": users.pick(4)}})
+
+
 def roll_deployment(users: Users) -> None:
     image = {"name": "main", "image": users.random.choice(IMAGES)}
     path = users.path("deployments", users.known("app"))
@@ -203,6 +217,7 @@ def delete_something(users: Users) -> None:
             ("endpoints", "ext"),
             ("endpointslices", "by-hand"),
             ("deployments", "app"),
+            ("statefulsets", "queue"),
             ("networkpolicies", "policy"),
             ("ingresses", "site"),
             ("poddisruptionbudgets", "budget"),
@@ -284,6 +299,7 @@ ACTIONS: tuple[tuple[Action, int], ...] = (
     (put_ingress, 5),
     (put_budget, 3),
     (put_deployment, 12),
+    (put_plain_set, 5),
     (roll_deployment, 4),
     (new_pod, 12),
     (change_pod, 8),

@@ -3,7 +3,8 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from hack.system import SystemFailed
@@ -235,6 +236,7 @@ class Cutter:
         self._random = random.Random(f"{seed}/cutter")  # noqa: S311
         self._pause = pause
         self._kinds = (*CONNECTION_FAULTS, *(REQUEST_FAULTS if requests else ()))
+        self._locks = {name: asyncio.Lock() for name in proxies}
         self.faults: Counter[str] = Counter()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -244,11 +246,25 @@ class Cutter:
                 await asyncio.sleep(self._random.uniform(0.1, self._pause))
                 name = self._random.choice(sorted(self._proxies))
                 fault = self._random.choice(self._kinds)
-                self.faults[f"{fault} {name}"] += 1
-                await self._do(fault, self._proxies[name])
+                if not self._locks[name].locked():
+                    self.faults[f"{fault} {name}"] += 1
+                    async with self._locks[name]:
+                        await self._do(fault, self._proxies[name])
         finally:
             for proxy in self._proxies.values():
                 proxy.lift()
+
+    @asynccontextmanager
+    async def closed(self, name: str) -> AsyncIterator[None]:
+        """Cut a cluster off from all roles during the block. Nothing else disturbs its connections meanwhile."""
+        proxy = self._proxies[name]
+        async with self._locks[name]:
+            proxy.refuse()
+            proxy.cut()
+            try:
+                yield
+            finally:
+                await proxy.accept()
 
     async def _do(self, fault: str, proxy: FaultProxy) -> None:
         lasting = self._random.uniform(0.2, 3.0)

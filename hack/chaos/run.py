@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from hack.audit import Finding, World, audit, read_world
@@ -16,6 +17,7 @@ from hack.audit.read import ReadError
 from hack.audit.world import place
 from hack.chaos.churn import Churn
 from hack.chaos.faults import Cutter, Etcd, Killer, Outages, Server
+from hack.chaos.moves import PATIENCE, POLICIES, Moves
 from hack.chaos.operator import Operator
 from hack.chaos.published import own_ranges, service_cidr
 from hack.chaos.spy import Sighting, Spy
@@ -63,6 +65,8 @@ class Weather:
     """Maximum seconds between two actions of one tenant."""
     asking: int = 0
     """Number of tenants whose control planes ask the Pod scheduler about new Pods."""
+    moves: bool = False
+    """Whether super clusters are drained, rebalanced, lost and fenced, and tenants have policies for losses."""
 
 
 @dataclass
@@ -73,6 +77,12 @@ class Outcome:
     """Differences that remained when the time to settle was over."""
     unexplained: list[Finding] = field(default_factory=list)
     """Deletions in super clusters that no tenant requested and no lost placement caused."""
+    twice: list[Finding] = field(default_factory=list)
+    """Two copies of one Pod, or of one name, that may have run at the same moment."""
+    copies: int = 0
+    """Number of copies that have had a node."""
+    moves: dict[str, int] = field(default_factory=dict)
+    """Drains, rebalances, losses and fences."""
     deletions: dict[str, int] = field(default_factory=dict)
     """Checked deletions in super clusters, by kind."""
     sightings: list[Sighting] = field(default_factory=list)
@@ -119,14 +129,21 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         }
         address = f"127.0.0.1:{free_ports(1)[0]}"
         asking = sorted(bed.tenants)[: weather.asking]
+        options = dict.fromkeys(asking, ("--placement-webhook", address))
+        if weather.moves:
+            policies = zip(sorted(bed.tenants), cycle(POLICIES), strict=False)
+            options |= {name: (*options.get(name, ()), *policy) for name, policy in policies}
         system = System(
             bed,
             folder / "system",
             kubeconfigs={name: proxy.kubeconfig for name, proxy in proxies.items()},
-            tenant_options=dict.fromkeys(asking, ("--placement-webhook", address)),
+            tenant_options=options,
         )
+        if weather.moves:
+            system.options |= dict.fromkeys(system.role_names, PATIENCE)
         if asking:
-            system.options[ROLE_PODSCHEDULER] = ("--placement-webhook-listen", address)
+            listen = ("--placement-webhook-listen", address)
+            system.options[ROLE_PODSCHEDULER] = (*system.options.get(ROLE_PODSCHEDULER, ()), *listen)
         stack.push_async_callback(asyncio.to_thread, system.stop)
         await asyncio.to_thread(system.install)
         ranges = own_ranges(tuple(bed.tenants))
@@ -160,7 +177,7 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
             await asyncio.to_thread(operator.settle)
             outcome.actions |= operator.done
             report(f"quiet after {sum(outcome.actions.values())} actions, kills at work {outcome.kills}")
-            await _settle(bed, system, marks, weather.settle_seconds, outcome, report)
+            await _settle(bed, system, marks, weather, outcome, report)
             if asking:
                 outcome.webhook = await _served(system, weather.settle_seconds)
         finally:
@@ -175,6 +192,7 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
             list(witness.deletions.without_cause()),
             witness.deletions.judged(),
         )
+        outcome.twice, outcome.copies = list(witness.copies.twice()), witness.copies.judged()
         outcome.sightings, outcome.looked_at = spy.sightings, dict(spy.looked_at)
         return outcome
 
@@ -194,6 +212,7 @@ async def _rage(
     if weather.etcd:
         servers[ETCD] = Etcd(system.bed, weather.seed)
     outages = Outages(servers, weather.seed, longest_service=weather.longest_service)
+    moves = Moves(system, cutter, system.bed.supers, weather.seed)
     try:
         async with asyncio.TaskGroup() as tasks:
             for churn in churns.values():
@@ -204,6 +223,8 @@ async def _rage(
                 faults.append(tasks.create_task(cutter.run(over)))
             if weather.longest_service:
                 faults.append(tasks.create_task(outages.run(over)))
+            if weather.moves:
+                faults.append(tasks.create_task(moves.run(over)))
             if weather.kills_of_each:
                 faults.append(tasks.create_task(killer.run(over, at_least=weather.kills_of_each)))
             await asyncio.sleep(weather.seconds)
@@ -218,6 +239,7 @@ async def _rage(
     outcome.kills, outcome.kills_at_start = dict(killer.kills), dict(killer.kills_at_start)
     outcome.ended, outcome.ended_at_work = killer.ended, killer.ended_at_work
     outcome.faults, outcome.outages = dict(cutter.faults), dict(outages.outages)
+    outcome.moves = dict(moves.done)
     for churn in churns.values():
         outcome.refused += churn.refused
         for action, count in churn.done.items():
@@ -242,7 +264,7 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
     bed: TestBed,
     system: System,
     marks: Mapping[str, Sequence[str]],
-    seconds: float,
+    weather: Weather,
     outcome: Outcome,
     report: Report,
 ) -> None:
@@ -254,7 +276,7 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
     while True:
         outcome.ended += await asyncio.to_thread(system.revive)
         outcome.restarted += await asyncio.to_thread(bed.revive)
-        if outcome.outages.get(ETCD):
+        if outcome.outages.get(ETCD) or weather.moves:
             outcome.released += await asyncio.to_thread(_release, system)
         try:
             world = await asyncio.to_thread(look, bed, marks)
@@ -267,7 +289,7 @@ async def _settle(  # noqa: PLR0917 - parts, each of its own type
         if not outcome.findings:
             outcome.settled_after = lasted
             return
-        if lasted > seconds:
+        if lasted > weather.settle_seconds:
             return
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 

@@ -9,6 +9,8 @@ from hack.chaos.answers import is_expected
 Json = dict[str, Any]
 
 MARKER_ANNOTATION = "example.com/marker"
+ENDS_AFTER_ANNOTATION = "example.com/ends-after"
+"""Time that a Pod takes to end once it is deleted, for hollow nodes (`hack/testbed/hollow-stages.yaml`)."""
 MAX_OF_A_KIND = 6
 GROUPS = {
     "deployments": "/apis/apps/v1",
@@ -66,7 +68,7 @@ class Users:
     def metadata(self, name: str) -> Json:
         """Return metadata with the marker and a label by which users select; without a name if it is empty."""
         metadata: Json = {
-            "annotations": {MARKER_ANNOTATION: self.marker},
+            "annotations": {MARKER_ANNOTATION: self.marker, ENDS_AFTER_ANNOTATION: f"{self.pick(3)}s"},
             "labels": {"team": f"t{self.pick(3)}"},
         }
         return {**metadata, "name": name} if name else metadata

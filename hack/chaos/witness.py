@@ -1,4 +1,4 @@
-"""Watches all clusters during a run and keeps the audit's ledger of deletions."""
+"""Watches all clusters during a run and keeps the audit's ledgers of deletions and of copies."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from hack.audit.copies import Copies
 from hack.audit.deletions import KINDS, Deletions
 from hack.audit.world import Json, place, placement_of, uid
 from hack.testbed.cluster import Cluster
 
 PLACEMENTS = "namespaceplacements"
+SUPER_CLUSTERS = "superclusters"
+OURS = (PLACEMENTS, SUPER_CLUSTERS)
+PODS = "pods"
 WATCH_SECONDS = 300
 LIST_SECONDS = 60
 LONGEST_LINE = 4 * 1024 * 1024
@@ -43,7 +47,7 @@ class Stream:
 
     @property
     def url(self) -> str:
-        group = "/apis/tenancy.x-k8s.io/v1alpha1" if self.kind == PLACEMENTS else "/api/v1"
+        group = "/apis/tenancy.x-k8s.io/v1alpha1" if self.kind in OURS else "/api/v1"
         return f"{self.cluster.url}{group}/{self.kind}"
 
 
@@ -58,7 +62,8 @@ class Witness:
 
     def __init__(self, meta: Cluster, tenants: Mapping[str, Cluster], supers: Mapping[str, Cluster]) -> None:
         self.deletions = Deletions()
-        streams = [Stream(meta, PLACEMENTS)]
+        self.copies = Copies()
+        streams = [Stream(meta, kind) for kind in OURS]
         for kind in KINDS:
             streams += [Stream(cluster, kind, tenant=key) for key, cluster in tenants.items()]
             streams += [Stream(cluster, kind, super_id=name) for name, cluster in supers.items()]
@@ -180,9 +185,10 @@ class Witness:
         present = {uid(found): found for found in items}
         for identity, found in before.items():
             if identity not in present:
-                self._gone(stream, found, since=stream.version, until=version, by_fault=by_fault)
+                seen = stream.version
+                self._gone(stream, found, before=seen, since=seen, until=version, by_fault=by_fault)
         for found in present.values():
-            self._exists(stream, found)
+            self._exists(stream, found, before=stream.version)
         stream.version = version
 
     def observed(self, stream: Stream, event: Json) -> None:
@@ -191,24 +197,35 @@ class Witness:
         version = int(found["metadata"]["resourceVersion"])
         if event["type"] == "DELETED":
             stream.known.pop(uid(found), None)
-            self._gone(stream, found, since=version, until=version, by_fault=False)
+            self._gone(stream, found, before=version - 1, since=version, until=version, by_fault=False)
         elif event["type"] in ("ADDED", "MODIFIED"):
-            self._exists(stream, found)
+            self._exists(stream, found, before=version - 1)
         stream.version = version
 
-    def _exists(self, stream: Stream, found: Json) -> None:
+    def _exists(self, stream: Stream, found: Json, *, before: int) -> None:
+        """Record an object. It is known to have been as it was recorded last until `before`."""
         stream.known[uid(found)] = found
         at = int(found["metadata"]["resourceVersion"])
         if stream.kind == PLACEMENTS:
             self.deletions.placed(placement_of(found), at)
+        elif stream.kind == SUPER_CLUSTERS:
+            fenced = bool(found["spec"].get("fenced"))
+            self.copies.super_is(place(found)[1], fenced=fenced, at=at, before=before)
         elif stream.tenant:
             self.deletions.tenant_has(stream.tenant, stream.kind, found, at)
         else:
             self.deletions.super_has(stream.super_id, stream.kind, found, at)
+            if stream.kind == PODS:
+                self.copies.super_has(stream.super_id, found, at, before)
 
-    def _gone(self, stream: Stream, found: Json, *, since: int, until: int, by_fault: bool) -> None:
-        if stream.kind == PLACEMENTS:
-            if not by_fault:
+    def _gone(
+        self, stream: Stream, found: Json, *, before: int, since: int, until: int, by_fault: bool
+    ) -> None:
+        """Record that an object is gone. It is known to have existed until `before`."""
+        if stream.super_id and stream.kind == PODS:
+            self.copies.super_lost(stream.super_id, found, before)
+        if stream.kind in OURS:
+            if stream.kind == PLACEMENTS and not by_fault:
                 self.deletions.unplaced(*place(found), since)
         elif stream.super_id and by_fault:
             self.deletions.super_forgot(stream.super_id, stream.kind, found)

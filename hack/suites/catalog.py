@@ -141,6 +141,10 @@ SUITES = (
         ("tests/chaos/test_chaos.py",), ("-k", "connections and answers"), {"CHAOS_SECONDS": "600"}, servers=10,
     ),
     Suite(
+        "chaos-moves", "five minutes of drains, rebalances, losses and fences with the same users", "verify",
+        ("tests/chaos/test_chaos.py",), ("-k", "moves and losses and not servers"), {"CHAOS_SECONDS": "600"}, servers=10,
+    ),
+    Suite(
         "chaos-up", "five minutes of kills of `vcsync up` and users of every kind", "verify",
         ("tests/chaos/test_up_chaos.py",), environment={"CHAOS_SECONDS": "600"},
     ),

@@ -21,6 +21,7 @@ async def test_killed_roles_and_cut_connections_leave_nothing_missing_doubled_st
     assert not outcome.findings, f"seed {weather.seed}\n{table(outcome.findings)}"
     assert not outcome.ended_at_work, "a role ended by itself while it worked"
     assert not outcome.unexplained, f"deletions without a cause\n{table(outcome.unexplained)}"
+    assert not outcome.twice, f"Pods that ran twice\n{table(outcome.twice)}"
     assert not outcome.sightings, "something of one tenant was visible in another"
     assert not outcome.refused, "a tenant's user was refused what nobody refuses"
     assert set(outcome.kills) == {"nsscheduler", "podscheduler", "syncer-r1", "syncer-r2"}
@@ -28,4 +29,5 @@ async def test_killed_roles_and_cut_connections_leave_nothing_missing_doubled_st
     assert outcome.faults
     assert outcome.compared["pods"] > 0, "nothing was left to compare"
     assert outcome.deletions["pods"] > 0, "no deletion was judged"
+    assert outcome.copies > 0, "no copy had a node"
     assert all(outcome.looked_at[name] > 0 for name in ("acme", "umbrella", "r1", "r2")), "the spy was blind"

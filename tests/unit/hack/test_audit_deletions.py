@@ -147,6 +147,27 @@ def test_the_label_of_a_bound_pod_is_no_cause(ledger: Deletions) -> None:
     assert not all_have_a_cause(ledger)
 
 
+@pytest.mark.parametrize(
+    ("super_id", "said", "node", "excused"),
+    [
+        pytest.param("r1", '{"state":"withdrawn","reason":"SlicesLeft"}', "", True, id="it was taken back"),
+        pytest.param("r1", '{"state":"returned"}', "", True, id="it was given back"),
+        pytest.param("r1", '{"state":"refused"}', "", False, id="it was refused"),
+        pytest.param("r2", '{"state":"withdrawn"}', "", False, id="it was taken back from elsewhere"),
+        pytest.param("r1", '{"state":"withdrawn"}', "node-0.r1", False, id="it is bound"),
+        pytest.param("r1", "withdrawn", "", False, id="no statement"),
+    ],
+)
+def test_a_pod_that_was_taken_back_before_it_had_a_node_loses_its_copy(
+    ledger: Deletions, super_id: str, said: str, node: str, excused: bool
+) -> None:
+    found = labelled("r1", node)
+    found["metadata"]["annotations"] = {f"refusal.tenancy.x-k8s.io/{super_id}": said}
+    ledger.tenant_has(ACME, "pods", found, 28)
+    ledger.super_lost("r1", "pods", copy("web", "pod"), 31)
+    assert all_have_a_cause(ledger) is excused
+
+
 def test_a_cause_that_is_recorded_late_counts_by_its_moment(ledger: Deletions) -> None:
     ledger.super_lost("r1", "pods", copy("web", "pod"), 31)
     assert not all_have_a_cause(ledger)

@@ -4,12 +4,15 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from hack.chaos.actions import HOLDER
 from hack.chaos.churn import ACTIONS, Churn
-from hack.chaos.faults import Etcd, Killer, Outages
+from hack.chaos.faults import Cutter, Etcd, Killer, Outages
+from hack.chaos.moves import Moves
 from hack.chaos.spy import owner_of, sighted
 from hack.system import SystemFailed
 
@@ -226,3 +229,92 @@ def test_users_remove_their_finalizers_when_they_stop() -> None:
     churn.run(Steps(0))  # type: ignore[arg-type]
     patched = [(path, body) for method, path, body in cluster.calls if method == "PATCH"]
     assert patched == [("/api/v1/namespaces/ns-1/pods/pod-1", {"metadata": {"finalizers": None}})]
+
+
+class PaperProxy:
+    """A proxy without connections."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def refuse(self) -> None:
+        self.log.append("refuse")
+
+    def cut(self) -> None:
+        self.log.append("cut")
+
+    def lift(self) -> None:
+        self.log.append("lift")
+
+    async def accept(self) -> None:
+        self.log.append("accept")
+
+
+async def test_a_cluster_that_is_cut_off_has_no_other_faults_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy, over, turn = PaperProxy(), asyncio.Event(), asyncio.sleep
+    monkeypatch.setattr("asyncio.sleep", lambda _seconds: turn(0))
+    cutter = Cutter({"r1": proxy}, 1, pause=1.0)  # type: ignore[dict-item]
+    async with cutter.closed("r1"), asyncio.TaskGroup() as tasks:
+        tasks.create_task(cutter.run(over))
+        for _ in range(20):
+            await turn(0)
+        assert proxy.log == ["refuse", "cut"]
+        over.set()
+    assert proxy.log == ["refuse", "cut", "lift", "accept"]
+    assert not cutter.faults
+
+
+class PaperPool:
+    """A pool of one super cluster without processes, in which half of all commands fail. The run ends once all have succeeded."""
+
+    def __init__(self, over: asyncio.Event) -> None:
+        self.log: list[str] = []
+        self._over = over
+        self._random = random.Random(1)
+
+    def vcsync(self, *arguments: str) -> str:
+        if self._random.random() < 0.5:
+            raise SystemFailed("the meta cluster does not answer")
+        self.log.append(" ".join(arguments[:3]))
+        return ""
+
+    def pid(self, role: str) -> int:
+        raise KeyError(role)
+
+    @asynccontextmanager
+    async def closed(self, name: str) -> AsyncIterator[None]:
+        self.log.append(f"close {name}")
+        yield
+        self.log.append(f"open {name}")
+        if {"super drain r1", "super fence r1", "rebalance --no-wait"} <= set(self.log):
+            self._over.set()
+
+    def pause(self, component: str) -> None:
+        self.log.append(f"pause {component}")
+
+    def resume(self, component: str) -> None:
+        self.log.append(f"resume {component}")
+
+
+async def test_all_moves_are_undone_in_the_end() -> None:
+    over = asyncio.Event()
+    pool = PaperPool(over)
+    moves = Moves(pool, pool, {"r1": pool}, 1, pause=0.0, pace=0.0)
+    async with asyncio.timeout(60):
+        await moves.run(over)
+    assert moves.done.keys() == {"drain", "rebalance", "loss", "fence"}
+    assert pool.log.count("close r1") == pool.log.count("open r1")
+    state = {"drain": False, "fence": False, "kwok": False, "kube-scheduler": False}
+    for said in pool.log:
+        match said.split():
+            case ["super", "drain" | "undrain" as verb, _]:
+                state["drain"] = verb == "drain"
+            case ["super", "fence" | "unfence" as verb, _]:
+                assert verb == "unfence" or state["kwok"], "the nodes are off when a super cluster is fenced"
+                assert verb == "fence" or not state["kwok"], "Pods can end before the fence is lifted"
+                state["fence"] = verb == "fence"
+            case ["pause" | "resume" as verb, component]:
+                state[component] = verb == "pause"
+    assert not any(state.values()), state

@@ -83,6 +83,8 @@ class Moves:
         self._pause = pause
         self.done: Counter[str] = Counter()
         """Actions by name."""
+        self.refused: list[str] = []
+        """The errors of commands that were not repeated."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Act until stopped. Everything is undone then, once the pool answers."""
@@ -156,7 +158,8 @@ class Moves:
         """Run a command. Return whether it succeeded: the pool may not answer, or refuse."""
         try:
             await asyncio.to_thread(self._system.vcsync, *arguments)
-        except (SystemFailed, subprocess.TimeoutExpired):
+        except (SystemFailed, subprocess.TimeoutExpired) as error:
+            self.refused.append(str(error))
             return False
         return True
 

@@ -83,6 +83,8 @@ class Outcome:
     """Number of copies that have had a node."""
     moves: dict[str, int] = field(default_factory=dict)
     """Drains, rebalances, losses and fences."""
+    moves_refused: list[str] = field(default_factory=list)
+    """The errors of commands that moved nothing."""
     deletions: dict[str, int] = field(default_factory=dict)
     """Checked deletions in super clusters, by kind."""
     sightings: list[Sighting] = field(default_factory=list)
@@ -239,7 +241,7 @@ async def _rage(
     outcome.kills, outcome.kills_at_start = dict(killer.kills), dict(killer.kills_at_start)
     outcome.ended, outcome.ended_at_work = killer.ended, killer.ended_at_work
     outcome.faults, outcome.outages = dict(cutter.faults), dict(outages.outages)
-    outcome.moves = dict(moves.done)
+    outcome.moves, outcome.moves_refused = dict(moves.done), moves.refused
     for churn in churns.values():
         outcome.refused += churn.refused
         for action, count in churn.done.items():

@@ -72,7 +72,8 @@ async def test_every_tenant_and_super_cluster_agree_after_a_long_storm(
         outcome = await storm(bed, tmp_path, weather, lambda line: print(line, flush=True))
     print(
         f"kills {outcome.kills}\noutages {outcome.outages}\nfaults {outcome.faults}\nactions {outcome.actions}\n"
-        f"moves {outcome.moves}\nreleased {outcome.released}",
+        f"moves {outcome.moves}\nrefused moves {outcome.moves_refused}\nreleased {outcome.released}\n"
+        f"copies {outcome.copies}\ndeletions {outcome.deletions}\nroles that ended at their start {len(outcome.ended)}",
         flush=True,
     )
     assert not outcome.findings, f"seed {seed}, logs in {tmp_path}\n{table(outcome.findings)}"

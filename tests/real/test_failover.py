@@ -25,6 +25,7 @@ from tests.real.failure_kit import (
     seen,
     space_on_all,
     spread,
+    stateful_set,
     terminating,
     told_to_leave,
     uids,
@@ -32,7 +33,7 @@ from tests.real.failure_kit import (
 from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, is_running, items, super_of
 from tests.real.waiting import eventually
 from vcsync.api import names
-from vcsync.podscheduler.evictions import FENCED
+from vcsync.podscheduler.evictions import EVICTED, FENCED
 from vcsync.tenancy.health import HELD
 
 pytestmark = pytest.mark.timeout(900)
@@ -265,3 +266,45 @@ def test_nothing_moves_when_two_of_three_super_clusters_vanish_at_once(pool: Poo
     eventually(lambda: all(health(pool, super_id) == {"Ready"} for super_id in silent), LOSS_SECONDS * 2)
     assert {each["metadata"]["uid"]: super_of(each) for each in space.pods()} == before
     assert all(is_running(each) or super_of(each) in silent for each in space.pods())
+
+
+def starting(space: Space, app: str, super_id: str) -> list[Json]:
+    """Return the Pods of an app that have a copy on a super cluster, and no node in the tenant."""
+    return [
+        each
+        for each in space.pods(app)
+        if each["metadata"].get("labels", {}).get(names.SUPER_CLUSTER) == super_id
+        and "nodeName" not in each["spec"]
+    ]
+
+
+def test_a_pod_that_may_have_started_is_replaced_at_once_only_if_the_policy_says_so(
+    pool: Pool, space: Space
+) -> None:
+    pool.system.vcsync("tenant", "set", "acme", "--failover", "Stay")
+    lost = pool.supers["r2"]
+    lost.pause("kube-scheduler")
+    try:
+        space.apply(deployment("web", 3), stateful_set("db", 3))
+        [web] = eventually(lambda: starting(space, "web", "r2"))
+        [db] = eventually(lambda: starting(space, "db", "r2"))
+        eventually(lambda: len(space.all_there("r2", "pods")) == 2)
+        lost.kill("kube-apiserver")
+        try:
+            eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
+            assert [web["metadata"]["uid"]] == [*uids(starting(space, "web", "r2"))]
+            pool.system.vcsync("tenant", "set", "acme", "--pod-replacement-policy", "TerminationStarted")
+            replaced = space.all_running("web", 3)
+            assert {super_of(each) for each in replaced} == {"r1", "r3"}
+            assert web["metadata"]["uid"] not in uids(replaced)
+            assert "it may have started there" in space.events(web["metadata"]["name"], EVICTED)[0]["message"]
+            # Its namesake could run elsewhere beside it.
+            assert [db["metadata"]["uid"]] == [*uids(starting(space, "db", "r2"))]
+            assert set(space.placements()) == {"r1", "r2", "r3"}
+        finally:
+            lost.start("kube-apiserver")
+    finally:
+        lost.resume("kube-scheduler")
+        pool.system.vcsync("tenant", "set", "acme", "--pod-replacement-policy", "")
+    assert db["metadata"]["uid"] in uids(space.all_running("db", 3, RETURN_SECONDS))
+    eventually(lambda: copies(pool, space) == names_of(space.pods()), RETURN_SECONDS)

@@ -111,6 +111,10 @@ FailBack = Literal["Never", "WithinBudget", "NextRebalance"]
 """Policies for the way back of slices that have left a lost super cluster."""
 
 
+PodReplacementPolicy = Literal["TerminationComplete", "TerminationStarted"]
+"""Policies for the time at which a Pod is replaced that may have started; named as those of Deployments in KEP-3973."""
+
+
 class Failover(Struct, frozen=True, kw_only=True, rename="camel"):
     """The policy for a tenant's slices and Pods on a super cluster that is lost."""
 
@@ -335,6 +339,15 @@ class TenantSettings(Struct, frozen=True, kw_only=True, rename="camel"):
             "When slices that have left a lost super cluster go back to it after its return, where that does not make the pool "
             "worse. Never. WithinBudget: at once, a budget of slices at a time. NextRebalance: with the next rebalance. Default: "
             "the namespace scheduler's option --fail-back."
+        ),
+    ] = None
+    pod_replacement_policy: Annotated[
+        PodReplacementPolicy | None,
+        about(
+            "When a Pod without a node is replaced whose super cluster is not heard from and may have started it. "
+            "TerminationComplete: once it is known that it does not run there. TerminationStarted: at once, if its name is "
+            "generated, it uses no PersistentVolumeClaims, and it cannot stay there or there is room elsewhere; it may then run "
+            "beside its replacement, which has another name and UID. Default: TerminationComplete."
         ),
     ] = None
 
@@ -701,6 +714,15 @@ class VirtualClusterSpec(Struct, frozen=True, kw_only=True, rename="camel"):
             "When slices that have left a lost super cluster go back to it after its return, where that does not make the pool "
             "worse. Never. WithinBudget: at once, a budget of slices at a time. NextRebalance: with the next rebalance. Default: "
             "the namespace scheduler's option --fail-back."
+        ),
+    ] = None
+    pod_replacement_policy: Annotated[
+        PodReplacementPolicy | None,
+        about(
+            "When a Pod without a node is replaced whose super cluster is not heard from and may have started it. "
+            "TerminationComplete: once it is known that it does not run there. TerminationStarted: at once, if its name is "
+            "generated, it uses no PersistentVolumeClaims, and it cannot stay there or there is room elsewhere; it may then run "
+            "beside its replacement, which has another name and UID. Default: TerminationComplete."
         ),
     ] = None
     cluster_version_name: Annotated[

@@ -45,6 +45,7 @@ class Stand(Struct, frozen=True):
         capacity: returns, for a super cluster, the amounts of each namespace's slices there.
         room: returns, for a namespace and a super cluster, its shares elsewhere that take Pods at once.
         remover: removes its Pods.
+        replaces: whether Pods without a node do not wait for a super cluster that may have started them.
     """
 
     policy: Failover
@@ -52,6 +53,28 @@ class Stand(Struct, frozen=True):
     capacity: Callable[[str], Mapping[str, Mapping[str, int]]]
     room: Callable[[str, str], list[Share]]
     remover: "Remover"
+    replaces: bool = False
+
+    def replaced(self, pods: Collection[Pod], super_id: str, *, lost: bool, fenced: bool) -> list[Pod]:
+        """Return the Pods without a node that are replaced elsewhere, of those that can be evicted from a super cluster.
+
+        Those leave that cannot stay there, and from one that is lost also others for which there is room elsewhere.
+
+        Args:
+            pods: the Pods.
+            super_id: the super cluster, which nobody hears from.
+            lost: whether it is lost, and not only suspect.
+            fenced: whether it is fenced. Pods that cannot stay there are placed elsewhere as they are then.
+        """
+        starting = [pod for pod in pods if not (pod.needs.node or pod.needs.claims or pod.deleting)]
+        granted = self.capacity(super_id) if starting else {}
+        out = [pod for pod in starting if pod.leaving or pod.namespace not in granted]
+        if not lost:
+            return out
+        keys = {pod.key for pod in out}
+        rest = [pod for pod in starting if pod.key not in keys]
+        found = replaceable(rest, super_id, lambda namespace: self.room(namespace, super_id))
+        return found if fenced else out + found
 
     def leaving(self, pods: Collection[Pod], super_id: str) -> list[Pod]:
         """Return the Pods that have to leave a lost super cluster by the policy, of those that can be evicted from it."""
@@ -130,23 +153,24 @@ class Evictions:
                 self.look(tasks.create_task)
 
     def look(self, start: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        """Begin one wave for every lost super cluster.
+        """Begin one wave for every super cluster that is lost or not heard from.
 
         Args:
             start: starts a coroutine.
         """
         lost = self._pool.lost()
+        silent = lost.keys() | {view.id for view in self._pool.views.values() if view.out_of_touch}
         self._refused = {each: since for each, since in self._refused.items() if each[0] in lost}
         if not lost:
             self._confirmed.clear()
-        for super_id, lasts in sorted(lost.items()):
+        for super_id in sorted(silent):
             view = self._pool.views[super_id]
             work: Work = {}
             awake = self._awake()
-            if view.fenced:
+            if view.fenced and super_id in lost:
                 self._confirm(view, awake, work)
             if not self._pool.held:
-                self._wave(view, lasts, awake, work)
+                self._wave(view, lost.get(super_id), awake, work)
             for tenant, steps in work.items():
                 self._busy.add(tenant)
                 start(self._work(tenant, steps))
@@ -180,16 +204,23 @@ class Evictions:
             self._fences[super_id] = known, read_at
         return known
 
-    def _wave(self, view: SuperView, lasts: float, awake: Mapping[str, Stand], work: Work) -> None:
-        why = f"super cluster {view.id} is lost: {view.out_of_touch}"
+    def _wave(self, view: SuperView, lasts: float | None, awake: Mapping[str, Stand], work: Work) -> None:
+        """Begin the wave of one super cluster, which has been lost for `lasts` seconds; None: it is not lost."""
+        is_ = "is not heard from" if lasts is None else "is lost"
+        why = f"super cluster {view.id} {is_}: {view.out_of_touch}"
         total, found = 0, []
         for tenant, stand in awake.items():
             after = moves_after(stand.policy)
-            if after is None or lasts < after:
+            moves = lasts is not None and after is not None and lasts >= after
+            if not (moves or stand.replaces):
                 continue
             there = [pod for pod in stand.pods() if pod.is_evicted_from(view.id)]
             total += len(there)
-            found += [(tenant, stand.remover, pod) for pod in stand.leaving(there, view.id)] if there else []
+            out = {pod.key: pod for pod in stand.leaving(there, view.id)} if moves and there else {}
+            if stand.replaces and there:
+                replaced = stand.replaced(there, view.id, lost=lasts is not None, fenced=view.fenced)
+                out |= {pod.key: pod for pod in replaced}
+            found += [(tenant, stand.remover, pod) for pod in out.values()]
         wave = self._chance.sample(found, min(wave_size(total), len(found)))
         if wave:
             _log.info("pods leave a lost super cluster", super_cluster=view.id, pods=len(wave), of=len(found))

@@ -512,6 +512,7 @@ class Leadership:
                 session.pods.accounting.capacities,
                 partial(self._room, session),
                 session.remover,
+                session.handle.virtual_cluster.spec.pod_replacement_policy == "TerminationStarted",
             )
             for key, session in self.tenants.items()
         }

@@ -40,7 +40,16 @@ from vcsync.tenantcontroller.request_limits import wanted, within
 from vcsync.tenantcontroller.set_aside import while_aside
 from vcsync.tenantcontroller.template import NOT_APPLIED, aspect
 
-LIMITS: Final = ("weight", "quota", "defaultQuota", "sliceSize", "suspended", "failover", "failBack")
+LIMITS: Final = (
+    "weight",
+    "quota",
+    "defaultQuota",
+    "sliceSize",
+    "suspended",
+    "failover",
+    "failBack",
+    "podReplacementPolicy",
+)
 """Fields of a Tenant's spec that its VirtualCluster has as well."""
 
 

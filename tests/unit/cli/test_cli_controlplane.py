@@ -57,7 +57,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (["tenant", "set", "acme", "--objects", "-1"], "--objects '-1': give a number, or default"),
         (
             ["tenant", "set", "acme"],
-            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --fail-back, --template or",
+            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --fail-back, --pod-",
         ),
         (["tenant", "delete", "A"], "'A' is not a tenant name"),
         (["tenant", "rotate", "A"], "'A' is not a tenant name"),

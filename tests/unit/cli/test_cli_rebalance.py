@@ -116,6 +116,7 @@ async def test_requests_are_taken_back_and_refused_ones_stay_for_people(meta: An
         (("run", "nsscheduler", "--rebalance-every", "1s"), "'1s' is less than 60s"),
         (("run", "nsscheduler", "--fail-back", "Always"), "'Always' is not one of"),
         (("tenant", "set", "acme", "--fail-back", "Always"), "'Always' is not one of"),
+        (("tenant", "set", "acme", "--pod-replacement-policy", "Failed"), "'Failed' is not one of"),
     ],
     ids=lambda each: each if isinstance(each, str) else " ".join(each),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from vcsync.api.refusals import RETURNED, Said
+from vcsync.api.refusals import RETURNED, WITHDRAWN, Said
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
 from vcsync.podscheduler import evictions
@@ -80,6 +80,7 @@ class Stage:
         self.lifted = False
         self.capacity: dict[str, dict[str, int]] = {}
         self.room: list[Share] = []
+        self.replaces = False
         self.fail: Exception | None = None
         self.calls = 0
         self.see()
@@ -108,7 +109,12 @@ class Stage:
     def tenants(self) -> dict[str, Stand]:
         return {
             "acme": Stand(
-                self.policy, lambda: list(self.pods), lambda _: self.capacity, lambda *_: self.room, self
+                self.policy,
+                lambda: list(self.pods),
+                lambda _: self.capacity,
+                lambda *_: self.room,
+                self,
+                self.replaces,
             )
         }
 
@@ -195,6 +201,90 @@ async def test_pods_with_a_part_in_the_slices_stay_if_all_may_move(stage: Stage)
     stage.room = [Share("r1", {"cpu": 100}, {})]
     await stage.look()
     assert stage.done == []
+
+
+TAKEN_BACK = {"r2": Said(WITHDRAWN)}
+LARGE = {"shop": {"cpu": 1000}}
+
+
+def room_for_one() -> list[Share]:
+    return [Share("r1", {"cpu": 100}, {"cpu": 40})]
+
+
+@pytest.mark.parametrize(
+    ("health", "capacity", "room", "expected"),
+    [
+        pytest.param(Health.LOST, LARGE, True, ["a", "left"], id="room elsewhere for one"),
+        pytest.param(Health.LOST, LARGE, False, ["left"], id="no room elsewhere"),
+        pytest.param(Health.LOST, {}, False, ["a", "b", "left"], id="all slices have left"),
+        pytest.param(Health.SUSPECT, LARGE, True, ["left"], id="suspect"),
+        pytest.param(Health.SUSPECT, {}, False, ["a", "b", "left"], id="suspect, and all slices have left"),
+    ],
+)
+async def test_pods_that_may_have_started_are_replaced_at_once_if_the_policy_says_so(
+    health: Health, capacity: dict[str, dict[str, int]], room: bool, expected: list[str]
+) -> None:
+    stage = Stage()
+    stage.policy, stage.replaces, stage.capacity, stage.room = (
+        STAY,
+        True,
+        capacity,
+        room_for_one() if room else [],
+    )
+    with_claim = replace(unbound("c", generated=True), needs=PodNeeds(requests={"cpu": 50}, claims=("data",)))
+    stage.pods = [
+        unbound("a", generated=True),
+        unbound("b", generated=True),
+        with_claim,
+        unbound("db-0"),
+        unbound("left", generated=True, said=TAKEN_BACK),
+        unbound("given-back", generated=True, said=GIVEN_BACK),
+        unbound("ends", generated=True, deleting=True),
+        pod("bound", generated=True),
+    ]
+    stage.see(health)
+    await stage.look()
+    assert sorted(stage.done) == [("evict", each) for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("replaces", "held", "health", "fields"),
+    [
+        pytest.param(False, False, Health.LOST, {}, id="the default"),
+        pytest.param(True, True, Health.LOST, {}, id="most of the pool has vanished"),
+        pytest.param(True, False, Health.LOST, {"fenced": True}, id="a fence lets them move as they are"),
+    ],
+)
+async def test_pods_that_may_have_started_wait_otherwise(
+    replaces: bool, held: bool, health: Health, fields: dict[str, Any]
+) -> None:
+    stage = Stage()
+    stage.policy, stage.replaces, stage.held = STAY, replaces, held
+    stage.pods = [unbound("a", generated=True)]
+    stage.see(health, **fields)
+    await stage.look()
+    assert stage.done == []
+
+
+async def test_pods_that_stay_on_a_fenced_super_cluster_are_replaced_elsewhere(stage: Stage) -> None:
+    stage.policy, stage.replaces, stage.capacity, stage.room = STAY, True, LARGE, room_for_one()
+    stage.pods = [unbound("a", generated=True), unbound("left", generated=True, said=TAKEN_BACK)]
+    stage.see(fenced=True)
+    await stage.look()
+    assert stage.done == [("evict", "a")]
+
+
+async def test_pods_of_a_super_cluster_that_answers_are_not_replaced(stage: Stage) -> None:
+    stage.replaces, stage.pods = True, [unbound("a", generated=True)]
+    stage.views = {"r2": SuperView("r2", Health.RECOVERING, {})}
+    await stage.look()
+    assert stage.done == []
+
+
+async def test_a_pod_that_leaves_by_both_policies_leaves_once(stage: Stage) -> None:
+    stage.replaces, stage.pods = True, [unbound("a", generated=True), pod("b")]
+    await stage.look()
+    assert sorted(stage.done) == [("evict", "a"), ("evict", "b")]
 
 
 @pytest.mark.parametrize(

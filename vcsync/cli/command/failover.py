@@ -5,7 +5,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from vcsync.api.specs import FailBack, Failover, LossPolicy
+from vcsync.api.specs import FailBack, Failover, LossPolicy, PodReplacementPolicy
 from vcsync.cli.command.durations import seconds_of
 from vcsync.cli.command.errors import WrongInputError
 
@@ -13,6 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 OPTION = "--failover"
 FAIL_BACK = "--fail-back"
+POD_REPLACEMENT = "--pod-replacement-policy"
 METAVAR = "POLICY[=DURATION]"
 _LONGEST_SECONDS = 30 * 24 * 3600
 _POLICIES: tuple[LossPolicy, ...] = get_args(LossPolicy)
@@ -26,6 +27,16 @@ def failover_option(text: str) -> Callable[[Command], Command]:
 def fail_back_option(text: str) -> Callable[[Command], Command]:
     """Return the option of a tenant's policy for the way back."""
     return click.option(FAIL_BACK, type=click.Choice(("", *get_args(FailBack))), help=text)
+
+
+def pod_replacement_option(text: str) -> Callable[[Command], Command]:
+    """Return the option of a tenant's policy for Pods that may have started where nobody hears from."""
+    return click.option(
+        POD_REPLACEMENT,
+        "pod_replacement",
+        type=click.Choice(("", *get_args(PodReplacementPolicy))),
+        help=text,
+    )
 
 
 def parse_failover(text: str, option: str = OPTION) -> Failover:

@@ -24,7 +24,7 @@ from vcsync.cli.command.common import (
     parse_endpoint,
 )
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.cli.command.failover import fail_back_option, failover_option
+from vcsync.cli.command.failover import fail_back_option, failover_option, pod_replacement_option
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, print_objects
 from vcsync.cli.command.terminal import say
@@ -44,6 +44,7 @@ from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
     FAIL_BACK_HELP,
     FAILOVER_HELP,
+    POD_REPLACEMENT_HELP,
     QUOTA_HELP,
     SLICE_HELP,
     WEIGHT_HELP,
@@ -135,6 +136,7 @@ class NewTenant:
 @amounts_option("--slice-size", SLICE_HELP)
 @failover_option(FAILOVER_HELP)
 @fail_back_option(FAIL_BACK_HELP)
+@pod_replacement_option(POD_REPLACEMENT_HELP)
 @click.option(
     "--api-endpoint",
     metavar="HOST:PORT",
@@ -156,6 +158,7 @@ def add(
     slice_size: tuple[str, ...],
     failover: str | None,
     fail_back: str | None,
+    pod_replacement: str | None,
     api_endpoint: str | None,
     service_cidr: str | None,
     with_dns: bool,
@@ -176,6 +179,8 @@ def add(
     spec |= failover_of(failover or None)
     if fail_back:
         spec["failBack"] = fail_back
+    if pod_replacement:
+        spec["podReplacementPolicy"] = pod_replacement
     if api_endpoint:
         host, port = parse_endpoint("--api-endpoint", api_endpoint)
         spec["apiEndpoint"] = {"host": host, "port": port}

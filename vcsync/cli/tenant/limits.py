@@ -29,6 +29,10 @@ FAIL_BACK_HELP = (
     "When slices that have left a lost super cluster go back after its return: Never, WithinBudget, or NextRebalance; '': the "
     "default of the namespace scheduler."
 )
+POD_REPLACEMENT_HELP = (
+    "When a Pod without a node is replaced that a super cluster may have started which nobody hears from: TerminationComplete, "
+    "once it is known not to run; TerminationStarted, at once, if its name is generated and it has no claims; '': the first."
+)
 _FIELDS = (
     ("defaultQuota", "--default-quota", Quantity, DIMENSIONS),
     ("quota", "--quota", Quantity, (*DIMENSIONS, PODS)),

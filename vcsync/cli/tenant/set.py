@@ -11,7 +11,7 @@ import click
 from vcsync.api.resources import TENANT_TEMPLATES, TENANTS, VIRTUAL_CLUSTERS
 from vcsync.cli.command.common import meta_client
 from vcsync.cli.command.errors import WrongInputError
-from vcsync.cli.command.failover import fail_back_option, failover_option
+from vcsync.cli.command.failover import fail_back_option, failover_option, pod_replacement_option
 from vcsync.cli.command.help import example
 from vcsync.cli.command.terminal import say
 from vcsync.cli.controlplane.limit_options import LIMIT_FIELDS, LIMITS_METAVAR, parse_bytes, parse_limits
@@ -20,6 +20,7 @@ from vcsync.cli.tenant.limits import (
     DEFAULT_QUOTA_HELP,
     FAIL_BACK_HELP,
     FAILOVER_HELP,
+    POD_REPLACEMENT_HELP,
     QUOTA_HELP,
     SLICE_HELP,
     WEIGHT_HELP,
@@ -52,6 +53,7 @@ from vcsync.registration.registered import is_managed, require_tenant
 @amounts_option("--slice-size", SLICE_HELP)
 @failover_option(FAILOVER_HELP)
 @fail_back_option(FAIL_BACK_HELP)
+@pod_replacement_option(POD_REPLACEMENT_HELP)
 @click.option(
     "--controllers",
     type=embedded.CONTROLLERS,
@@ -88,6 +90,7 @@ def set_(
     slice_size: tuple[str, ...],
     failover: str | None,
     fail_back: str | None,
+    pod_replacement: str | None,
     controllers: str | None,
     storage: str | None,
     objects: str | None,
@@ -107,6 +110,8 @@ def set_(
     share |= failover_of(failover)
     if fail_back is not None:
         share["failBack"] = fail_back
+    if pod_replacement is not None:
+        share["podReplacementPolicy"] = pod_replacement
     if weight is not None:
         share["weight"] = weight
     if service_cidr is not None:
@@ -116,8 +121,9 @@ def set_(
     requests = _of_requests(limits, user_limits)
     if not share and not own and requests is None and template is None:
         raise WrongInputError(
-            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --fail-back, --template or "
-            "--service-cidr; for an embedded control plane also --controllers, --storage, --objects, --limits or --user-limits"
+            "give at least one option: --weight, --quota, --default-quota, --slice-size, --failover, --fail-back, "
+            "--pod-replacement-policy, --template or --service-cidr; for an embedded control plane also --controllers, "
+            "--storage, --objects, --limits or --user-limits"
         )
     if template is not None:
         asyncio.run(_name_template(tenant, template, data, meta))

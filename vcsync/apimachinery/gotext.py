@@ -21,7 +21,6 @@ _JSON_TYPES: dict[type, str] = {
     str: "string",
     bool: "bool",
     int: "number",
-    float: "number",
     list: "array",
     dict: "object",
 }
@@ -133,7 +132,7 @@ def type_name(value: Any) -> str:
 
 def json_type(value: Any) -> str:
     """Return the type of a JSON value in the words of encoding/json: `cannot unmarshal array into ...`."""
-    return _JSON_TYPES.get(type(value), "null")
+    return "number" if isinstance(value, float) else _JSON_TYPES.get(type(value), "null")
 
 
 def ordered(value: Any) -> Any:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
-from vcsync.apimachinery import errors
+from vcsync.apimachinery import errors, numbers
 from vcsync.apimachinery.gotext import json_type
 from vcsync.apimachinery.patch import jsonpatch, merge, strategic
 from vcsync.apimachinery.schema.node import Schema
@@ -23,7 +21,9 @@ _NO_OBJECT = (
 )
 
 
-def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | None = None) -> Object:
+def apply_patch(
+    content_type: str, live: Object, patch: Any, schema: Schema | None = None, *, typed: bool = False
+) -> Object:
     """Return the patched object.
 
     Args:
@@ -31,12 +31,14 @@ def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | No
         live: The object in the version of the request, with kind and apiVersion.
         patch: The body of the request, or its decoded form.
         schema: Schema of objects in that version. Only strategic merge patches need it.
+        typed: Whether the result of a JSON or merge patch is decoded to a Go type. Then numbers keep their texts; see
+            `numbers.Written`.
 
     Raises:
         StatusError: 400 if the patch is malformed, 413 if it has too many operations, 422 if it does not apply to this
             object, 500 for a strategic merge patch on which kube-apiserver fails, too (with the reason).
     """
-    decoded = _decode(content_type, patch)
+    decoded = _decode(content_type, patch, written=typed and content_type != STRATEGIC)
     if content_type == JSON:
         changed = _json(live, decoded)
     elif content_type == MERGE:
@@ -44,16 +46,16 @@ def apply_patch(content_type: str, live: Object, patch: Any, schema: Schema | No
     else:
         changed = _strategic(live, decoded, schema)
     if not isinstance(changed, dict):
-        text = msgspec.json.encode(changed).decode()
+        text = numbers.encoded(changed).decode()
         finding = errors.wrong("patch", text, _NO_OBJECT)
         raise errors.invalid("", "", "", [finding])
     return changed
 
 
-def _decode(content_type: str, patch: Any) -> Any:
+def _decode(content_type: str, patch: Any, *, written: bool) -> Any:
     prefix = "" if content_type == STRATEGIC else "error decoding patch: "
     try:
-        decoded = _loaded(patch) if isinstance(patch, bytes) else patch
+        decoded = _loaded(patch, written=written) if isinstance(patch, bytes) else patch
     except (gojson.NotJSON, RecursionError) as failure:
         raise errors.bad_request(f"{prefix}{failure}") from None
     if too_deep(decoded):
@@ -72,16 +74,13 @@ def _decode(content_type: str, patch: Any) -> Any:
     return decoded
 
 
-def _loaded(patch: bytes) -> Any:
-    """Decode a patch. Bytes that are not UTF-8 become U+FFFD, as in Go.
+def _loaded(patch: bytes, *, written: bool) -> Any:
+    """Decode a patch. `written`: its numbers keep their texts.
 
     Raises:
         NotJSON: The patch is not JSON. The message is that of Go.
     """
-    try:
-        return msgspec.json.decode(patch)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return gojson.loads(patch)
+    return gojson.loads_written(patch)[0] if written else gojson.loads(patch)
 
 
 def mismatch(value: Any, into: str) -> str:

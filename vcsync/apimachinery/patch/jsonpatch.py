@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-
+from vcsync.apimachinery import numbers
+from vcsync.apimachinery.gotext import is_number
 from vcsync.patterns.linear import linear
 
 MAX_OPERATIONS = 10_000
@@ -194,7 +194,7 @@ def _copy(run: _Run, operation: dict[str, Any]) -> None:
     path = _text(operation, "path")
     missing = f"copy operation does not apply: doc is missing destination path: {path}"
     container, part = _find(run, path, missing)
-    run.copied_bytes += len(msgspec.json.encode(value))
+    run.copied_bytes += len(numbers.encoded(value))
     if run.copied_bytes > MAX_COPIED:
         raise DoesNotApply(
             "Unable to complete the copy, the accumulated size increase of copy is "
@@ -218,6 +218,8 @@ def _test(run: _Run, operation: dict[str, Any]) -> None:
 
 def _same(left: Any, right: Any) -> bool:
     """Return whether two JSON values are equal as texts: 1 equals neither 1.0 nor true."""
+    if isinstance(left, float) or isinstance(right, float):
+        return is_number(left) and is_number(right) and numbers.text(left) == numbers.text(right)
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

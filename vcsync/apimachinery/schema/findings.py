@@ -7,6 +7,7 @@ It reports the first type mismatch. Errors of the types' own decoders precede it
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.message_size import extended
 from vcsync.apimachinery.schema import scalars
 from vcsync.apimachinery.schema.gotypes import SCHEMA, GoType, fields, go_type
@@ -133,6 +134,8 @@ def _below(path: str, key: str) -> str:
     return extended(path, f".{key}" if path else key)
 
 
+_LONGEST_NUMBER = 100
+"""Most characters of a number that a message quotes."""
 _BYTES = GoType("list", "[]uint8", GoType("uint8", "uint8"))
 _SHAPES: Mapping[str, type] = {"struct": dict, "map": dict, "list": list, "bytes": str}
 _NUMBERS: Mapping[str, range] = {
@@ -140,12 +143,14 @@ _NUMBERS: Mapping[str, range] = {
     "int32": range(-(2**31), 2**31),
     "int64": range(-(2**63), 2**63),
 }
-_TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,), "float64": (int, float)}
+_TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "bool": (bool,)}
 
 
 def _fits(value: Any, sort: str) -> bool:
     if sort in _NUMBERS:
         return type(value) is int and value in _NUMBERS[sort]
+    if sort == "float64":
+        return numbers.is_float64(value)
     return type(value) in _TYPES.get(sort, ())
 
 
@@ -154,7 +159,8 @@ def _what(value: Any, *, number: bool) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return f"number {value}" if number and abs(value) <= scalars.LARGEST_NUMBER else "number"
+        shown = number and (abs(value) <= scalars.LARGEST_NUMBER or isinstance(value, numbers.Written))
+        return f"number {numbers.text(value)[:_LONGEST_NUMBER]}" if shown else "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
@@ -183,7 +189,7 @@ def _quantity(value: Any, context: _Context) -> Any:  # noqa: ARG001
     ):
         raise DecodeError(scalars.FORMAT_WRONG)
     try:
-        return scalars.quantity(str(value).strip())
+        return scalars.quantity(value.strip() if isinstance(value, str) else numbers.text(value))
     except scalars.InvalidScalar as error:
         raise DecodeError(str(error)) from None
 

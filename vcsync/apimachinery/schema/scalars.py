@@ -17,6 +17,9 @@ _SUFFIX_SHAPE = re.compile(r"[eEinumkKMGTP]*[+-]?[0-9]*")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,9})")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_FINE = re.compile(r"(?P<sign>-?)(?P<digits>[0-9]+)(?P<suffix>[nu]|e-[69])")
+_FINER = {"n": 6, "u": 3, "e-9": 6, "e-6": 3}
+"""Powers of ten by which units are finer than thousandths."""
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _LARGEST = 2**63 - 1
@@ -60,6 +63,23 @@ def quantity(text: str) -> str:
     if _canonical(digits, scale):
         return text
     return _decimal(digits, scale, negative, exponents is not None)
+
+
+@cache_short_texts(4096, _LONGEST)
+def rounded_quantity(text: str) -> str:
+    """Return the canonical form of a quantity in a ResourceList: rounded away from zero to thousandths (`500u` is `1m`).
+
+    Source: `SetDefaults_ResourceList` of Kubernetes' pkg/apis/core/v1/defaults.go.
+
+    Raises:
+        InvalidScalar: The text is not a quantity.
+    """
+    found = quantity(text)
+    fine = _FINE.fullmatch(found)
+    if fine is None:
+        return found
+    thousandths = -(-int(fine["digits"]) // 10 ** _FINER[fine["suffix"]])
+    return _decimal(str(thousandths), -3, bool(fine["sign"]), fine["suffix"].startswith("e"))
 
 
 def _canonical(digits: str, scale: int) -> bool:

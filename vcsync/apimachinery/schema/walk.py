@@ -8,11 +8,13 @@ finds the errors.
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.schema import findings, scalars
 from vcsync.apimachinery.schema.findings import DecodeError
 from vcsync.apimachinery.schema.gotypes import EXTENSIONS, SCHEMA, GoType, fields
@@ -47,6 +49,10 @@ _REFUSED_EMPTY_IN: Mapping[tuple[str, str], tuple[str, ...]] = {
 """The same for types in one particular field: (type, field) -> lists and maps of the value of the field."""
 
 
+RESOURCE_LIST = "io.k8s.api.core.v1.ResourceList"
+"""Type of maps whose quantities have no units finer than thousandths (`SetDefaults_ResourceList`)."""
+_NOT_ROUNDED = {("io.k8s.api.node.v1.Overhead", "podFixed")}
+"""(struct, field) of such maps that have no defaults."""
 _CACHED = ("spec", "status")
 """Fields whose values are large and mostly unchanged between walks."""
 _LONGEST_CACHED = 16 * 1024
@@ -120,6 +126,8 @@ def _plan(definition: str, complete: bool, seen_empty: tuple[str, ...] = ()) -> 
     for place, (name, field) in enumerate(fields(definition).items()):
         kind = field.type
         keep = _keeps_empty(kind, field.omit_empty, kept_empty) or name in seen_empty
+        if (definition, name) in _NOT_ROUNDED:
+            kind = replace(kind, alias="")
         expected, make = _rule(kind, complete, _REFUSED_EMPTY_IN.get((definition, name), ()))
         if complete and make is not None and name in _CACHED and kind.sort == "struct":
             make = _cached(make)
@@ -290,7 +298,7 @@ def _maker(kind: GoType, complete: bool, seen_empty: tuple[str, ...] = ()) -> Ma
     if kind.sort == "list" and kind.element:
         return _list(kind.element, complete)
     if kind.sort == "map" and kind.element:
-        return _map(kind.element, complete)
+        return _map(kind.element, complete, rounds=kind.alias == RESOURCE_LIST)
     if kind.sort.startswith("schema-or-"):
         return _schema_or(kind.sort, complete)
     return _SCALARS[kind.sort]
@@ -316,8 +324,8 @@ def _list(element: GoType, complete: bool) -> Make:
     return texts if element.sort == "string" else made
 
 
-def _map(element: GoType, complete: bool) -> Make:
-    make = _maker(element, complete)
+def _map(element: GoType, complete: bool, *, rounds: bool = False) -> Make:
+    make = _rounded_quantity if rounds else _maker(element, complete)
     zero = _zero(element, complete)
 
     def made(value: Any) -> Object:
@@ -395,17 +403,24 @@ def _int64(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    if type(value) is not float and type(value) is not int:
-        raise _Unfit
-    return value
+    if type(value) is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value
+    try:
+        return numbers.whole(value)
+    except numbers.OutOfRange:
+        raise _Unfit from None
 
 
 def _quantity(value: Any) -> str:
     if type(value) is str:
         return scalars.quantity(value.strip() if value != "null" else "0")
-    if (type(value) is not int and type(value) is not float) or abs(value) > scalars.LARGEST_NUMBER:
+    if type(value) not in _NUMBERS or abs(value) > scalars.LARGEST_NUMBER:
         raise _Unfit
-    return scalars.quantity(str(value))
+    return scalars.quantity(numbers.text(value))
+
+
+def _rounded_quantity(value: Any) -> str:
+    return scalars.rounded_quantity(_quantity(value))
 
 
 def _int_or_string(value: Any) -> int | str:
@@ -430,6 +445,7 @@ def _anything(value: Any) -> Any:
     return value
 
 
+_NUMBERS = (int, float, numbers.Written)
 _NEVER_EMPTY = frozenset(
     {"struct", "any", "int-or-string", "schema-or-bool", "schema-or-list", "schema-or-strings"}
 )

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from vcsync.apimachinery import tenant_marks
+from vcsync.apimachinery import numbers, tenant_marks
 from vcsync.apimachinery.errors import StatusError, bad_request
 from vcsync.apimachinery.gotext import json_type
 from vcsync.apimachinery.schema import builtin, sent_empty, walk
@@ -73,11 +73,13 @@ class _Body(NamedTuple):
         value: The JSON value.
         duplicates: Findings of the JSON parser.
         yaml_duplicates: Findings of the YAML parser.
+        written: Whether it has numbers that keep their text; see `numbers.Written`.
     """
 
     value: Any
     duplicates: list[str]
     yaml_duplicates: list[str]
+    written: bool = False
 
 
 class _Undecodable(Exception):
@@ -158,6 +160,11 @@ def read_patch(body: bytes, patch_type: str) -> tuple[Any, tuple[str, ...]]:
     return parsed.value, tuple(parsed.duplicates)
 
 
+def keeps_numbers(patch: bytes, patch_type: str) -> bool:
+    """Return whether a valid patch has numbers whose texts Go's typed decoder reads: with a fraction or an exponent."""
+    return patch_type in (JSON_PATCH, MERGE_PATCH) and gojson.loads_written(patch)[1]
+
+
 def _read_apply(body: bytes) -> tuple[Any, tuple[str, ...]]:
     """Decode YAML. JSON, which kubectl sends, is decoded as JSON, because that is faster."""
     if body[:1] == b"{":
@@ -224,7 +231,7 @@ def _read(
     else:
         fitted, unknown = _fit(obj, claimed, expected, find)
         findings = [*strict, *(_in_order(body, parsed.duplicates, unknown) if look else ())]
-        obj = fitted
+        obj = _settled(fitted, claimed) if parsed.written else fitted
         if _api_version(group, version) in expected.also:
             group, version = expected.group, expected.version
     api_version = _api_version(group, version)
@@ -236,6 +243,15 @@ def _read(
         kind,
         tuple(findings),
     )
+
+
+def _settled(obj: Object, claimed: tuple[str, str, str]) -> Object:
+    """Return an object whose numbers in free-form parts are as Go encodes them."""
+    try:
+        settled: Object = numbers.settled(obj)
+    except numbers.OutOfRange as error:
+        raise _Undecodable(str(gojson.no_float(error)), claimed) from None
+    return settled
 
 
 _YAML_ERRORS = "yaml: unmarshal errors:\n  "
@@ -278,9 +294,10 @@ def _parse(
     if form == "yaml":
         document = goyaml.loads(body)
         return _Body(document.value, [], document.duplicates if look else [])
-    value = gojson.loads(body)
+    typed_numbers = expected is not None and not expected.custom
+    value, written = gojson.loads_written(body) if typed_numbers else (gojson.loads(body), False)
     repeated = gojson.duplicates(body, value) if look else []
-    return _Body(value, [f'duplicate field "{path}"' for path in repeated], [])
+    return _Body(value, [f'duplicate field "{path}"' for path in repeated], [], written)
 
 
 def _identity(value: Any, expected: Expected) -> tuple[str, str, str]:

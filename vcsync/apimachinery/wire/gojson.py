@@ -4,13 +4,13 @@ msgspec decodes. The scanner of this module runs only for invalid texts, to find
 """
 
 import json
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.message_size import extended
 
 MAX_DEPTH = 256
@@ -22,6 +22,9 @@ MAX_OBJECTS = 200_000
 MOST_FINDINGS = 100
 """Most repeated and unknown fields that are reported about one text, as in sigs.k8s.io/json."""
 
+LONGEST_NUMBER = 100
+"""Most characters of a number that a message quotes."""
+
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]*)?")
@@ -29,8 +32,8 @@ _SPACED_KEY = re.compile(rb'"[ \t\r\n]+:')
 _SPACED = (b'" ', b'"\t', b'"\r', b'"\n')
 _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
 
-_decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(float_hook=numbers.number).decode
+_decode_written = msgspec.json.Decoder(float_hook=numbers.Written).decode
 
 
 class NotJSON(ValueError):
@@ -40,18 +43,65 @@ class NotJSON(ValueError):
 def loads(data: bytes) -> Any:
     """Decode a text. Bytes that are not UTF-8 become U+FFFD; the last one of equal keys counts.
 
+    Numbers are as Go decodes and encodes those of untyped documents; see `numbers`.
+
+    Raises:
+        NotJSON: The text is not JSON, is nested too deeply, or has a number that is no float64.
+    """
+    value = _loads(data, _decode, numbers.number)
+    return _settled(value) if numbers.may_exceed_int64(data) else value
+
+
+class _HasFraction(Exception):
+    """A text has a number with a fraction or an exponent."""
+
+
+def _refuse(text: str) -> float:
+    raise _HasFraction(text)
+
+
+_decode_integers = msgspec.json.Decoder(float_hook=_refuse).decode
+
+
+def loads_written(data: bytes) -> tuple[Any, bool]:
+    """Decode a text for a Go type, whose decoder reads the texts of numbers.
+
+    Returns:
+        The value, and whether it has numbers with a fraction or an exponent. They are `numbers.Written`.
+
     Raises:
         NotJSON: The text is not JSON, or it is nested too deeply.
     """
+    try:
+        return _loads(data, _decode_integers, _refuse), False
+    except _HasFraction:
+        return _loads(data, _decode_written, numbers.Written), True
+
+
+def _loads(data: bytes, decode: Callable[[bytes], Any], fraction: Callable[[str], float]) -> Any:
     opened = data.count(b"{") + data.count(b"[")
     if opened > MAX_OBJECTS:
         raise NotJSON("too many objects and lists")
     if opened > MAX_DEPTH and _too_deep(data):
         raise NotJSON(complaint(data))
     try:
-        return _decode(data)
+        return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _lenient(data)
+        return _lenient(data, fraction)
+
+
+def _settled(value: Any) -> Any:
+    try:
+        return numbers.settled(value)
+    except numbers.OutOfRange as error:
+        raise no_float(error) from None
+
+
+def no_float(error: numbers.OutOfRange) -> NotJSON:
+    """Return the error of Go's decoder about a number of an untyped document that is no float64."""
+    return NotJSON(
+        f"json: cannot unmarshal number {str(error)[:LONGEST_NUMBER]} into Go value of type float64"
+    )
 
 
 def duplicates(data: bytes, value: Any) -> list[str]:
@@ -60,7 +110,7 @@ def duplicates(data: bytes, value: Any) -> list[str]:
     `value` is the decoded text. This is cheap without repeated keys: then the text has as many keys as the encoded value.
     Only spaces after a key, or a backslash at its end, can hide a repeated key from this comparison.
     """
-    if not _hides_keys(data) and _keys(data) == _keys(_encode(value)):
+    if not _hides_keys(data) and _keys(data) == _keys(numbers.encoded(value)):
         return []
     repeated = (path for path, again in key_order(data) if again)
     found: dict[str, None] = {}
@@ -88,27 +138,20 @@ class _Pairs(list[tuple[str, Any]]):
     """An object with all of its keys, including repeated ones."""
 
 
-def _lenient(data: bytes) -> Any:
+def _lenient(data: bytes, fraction: Callable[[str], float]) -> Any:
     """Decode texts that msgspec refuses and Go accepts: with invalid UTF-8 or lone surrogates."""
     try:
         return _valid_text(
-            json.loads(data.decode("utf-8", "replace"), parse_constant=_constant, parse_float=_float)
+            json.loads(data.decode("utf-8", "replace"), parse_constant=_constant, parse_float=fraction)
         )
-    except NotJSON:
-        raise
+    except numbers.OutOfRange as error:
+        raise no_float(error) from None
     except (ValueError, RecursionError):
         raise NotJSON(complaint(data)) from None
 
 
 def _constant(name: str) -> Any:
     raise ValueError(name)
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise NotJSON(f"json: cannot unmarshal number {text} into Go value of type float64")
-    return value
 
 
 def _valid_text(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.wire.gojson import MAX_DEPTH
 
 MAX_NODES = 400_000
@@ -189,12 +190,12 @@ def _plain(text: str) -> Any:
     if _INTEGER.fullmatch(text):
         number = _integer(text)
         if number is not None:
-            return number
+            return numbers.integer(number)
     if _FLOAT.fullmatch(text):
-        value = float(text)
-        if value in (float("inf"), float("-inf")):
-            raise NotYAML("yaml: number is out of range")
-        return value
+        try:
+            return numbers.number(text)
+        except numbers.OutOfRange:
+            raise NotYAML("yaml: number is out of range") from None
     return text
 
 

@@ -3,6 +3,8 @@
 import math
 import struct
 
+from vcsync.apimachinery import numbers
+
 
 class ProtobufError(ValueError):
     """Bytes are not a valid message, or an object does not fit its message.
@@ -54,7 +56,7 @@ def fixed(data: bytes, at: int, end: int, wire: int) -> tuple[float, int]:
     value = struct.unpack_from("<d", data, at)[0] if width == 8 else 0.0
     if not math.isfinite(value):
         raise ProtobufError("json: unsupported value")
-    return (int(value) if value.is_integer() and abs(value) < 1e15 else value), at + width
+    return numbers.whole(value), at + width
 
 
 def sized_members(data: bytes, at: int, end: int) -> dict[int, bytes]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.strategy import Object
 from vcsync.apimachinery.validation import fields as rules
@@ -38,6 +39,7 @@ LARGEST_ANSWER = 32 << 20
 """Size of a response of a webhook in bytes."""
 BATCH_OBJECTS, BATCH_BYTES = 500, 4 << 20
 """Objects and bytes that one call converts. Longer lists take several calls."""
+_decode = msgspec.json.Decoder(float_hook=numbers.number).decode
 
 _PATHS = {"labels": "metadata.labels", "annotations": "metadata.annotation"}
 _TYPES: Mapping[type, str] = {
@@ -172,7 +174,7 @@ class Converter:
         )
         body = await self._reach(call)
         try:
-            answer = await read_answer(self._tenant, body, partial(msgspec.json.decode, body))
+            answer = await read_answer(self._tenant, body, partial(_decode, body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
             message = decode.no_object(body) or f"couldn't get version/kind; json parse error: {why}"
             raise CallFailed(message) from why

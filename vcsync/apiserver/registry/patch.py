@@ -47,7 +47,8 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
     if form == negotiation.APPLY_PATCH:
         return _apply(scope, patch, options)
     content, found = decode.read_patch(patch, form)
-    source = Source(form, content)
+    typed = not scope.kind.resource.custom
+    source = Source(form, content, typed and decode.keeps_numbers(patch, form))
 
     async def change(live: Object | None) -> Object:
         if live is None:
@@ -56,7 +57,7 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
         return await run_step(scope, partial(patched_object, live))
 
     def patched_object(live: Object) -> Object:
-        new = documents.apply_patch(form, live, patch, scope.kind.schema)
+        new = documents.apply_patch(form, live, patch, scope.kind.schema, typed=typed)
         new = decoded(scope, new, options.validation, source, found)
         _check_metadata(scope, new)
         new = defaulted(scope, new)

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from vcsync.apimachinery import errors
+from vcsync.apimachinery import errors, numbers
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apimachinery.gotext import ordered, plain
 from vcsync.apimachinery.patch import apply, documents
@@ -34,17 +32,19 @@ class Source:
     Attributes:
         form: Media type of the patch.
         patch: The decoded patch.
+        written: Whether patched objects have numbers that keep their texts; see `numbers.Written`.
     """
 
     form: str
     patch: Any
+    written: bool = False
 
     def rejected_value(self, obj: Object) -> str:
         """Return the text that stands for the value in the refusal of a patched object."""
         if self.form == documents.STRATEGIC:
             return plain(self.patch)
         touched = self.patch if self.form == documents.MERGE else _paths(self.patch)
-        return msgspec.json.encode(_rewritten(obj, touched)).decode()
+        return numbers.encoded(_rewritten(obj, touched)).decode()
 
     def refusal(self, obj: Object, value: str, why: str) -> StatusError:
         """Return the error for an invalid patched object.
@@ -143,6 +143,8 @@ def decoded_builtin(  # noqa: PLR0917 - the arguments of `decoded`
     except DecodeError as why:
         message = _conversion_error(expected, obj, source, str(why))
         raise source.refusal(obj, source.rejected_value(obj), message) from None
+    if source.written:
+        new = numbers.settled(new)
     ensure_metadata(new)
     keep_managed_fields_reset(obj, new)
     findings = [*found, *(sorted(unknown) if source.form in BY_REFLECTION else unknown)]

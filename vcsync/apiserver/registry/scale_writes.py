@@ -56,11 +56,12 @@ def patched(scope: Scope, form: str, patch: bytes, options: WriteOptions) -> Cha
     if form == negotiation.APPLY_PATCH:
         return _applied(scope, patch, options)
     content, found = decode.read_patch(patch, form)
+    written = decode.keeps_numbers(patch, form)
     schema = builtin.schema(*SCALE[:3])
 
     def scale(live: Object) -> Object:
-        new = documents.apply_patch(form, live, patch, schema)
-        new = decoded_builtin(scope, SCALE, new, options.validation, Source(form, content), found)
+        new = documents.apply_patch(form, live, patch, schema, typed=True)
+        new = decoded_builtin(scope, SCALE, new, options.validation, Source(form, content, written), found)
         track_scale(scope, live, new, options.manager)
         return new
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from vcsync.apimachinery import numbers
 from vcsync.apimachinery.strategy import Object
 
 HEAD = b'{"metadata":{'
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, Any], float_hook=numbers.number).decode
 
 
 class Meta(msgspec.Struct):

@@ -44,6 +44,8 @@ _COMPUTE = frozenset(
 _QUOTA = _COUNTED | _COMPUTE
 _STANDARD = _QUOTA | {"storage"}
 _NAMESPACE = "kubernetes.io/"
+_SIGN = 2**63
+_SHORTEST_BEYOND = len(str(_SIGN))
 NameCheck = Callable[[str, str], Findings]
 
 
@@ -128,10 +130,22 @@ def positive_quantity(path: str, value: Any) -> Findings:
 
 
 def basic_quantity(path: str, value: Any) -> Findings:
-    """Check that a quantity, rounded up to a whole number, is not negative (`validateBasicResource`)."""
-    whole = -(-milli(value) // 1000)
+    """Check that a quantity, rounded away from zero to a whole number, is not negative (`validateBasicResource`).
+
+    A number of 64 bits or more counts by its lowest 64 bits, as Go's `big.Int.Int64` returns them.
+    """
+    beyond = _beyond_int64(value)
+    whole = (beyond + _SIGN) % (2 * _SIGN) - _SIGN if beyond else milli(value) // 1000
     if whole < 0:
         yield errors.wrong(path, whole, "must be a valid resource quantity")
+
+
+def _beyond_int64(value: Any) -> int:
+    """Return a quantity that is an integer without suffix and no int64, or zero. Thousandths of it overflow in Go."""
+    digits = str(value)
+    return (
+        int(digits) if len(digits) >= _SHORTEST_BEYOND and digits.isdecimal() and int(digits) >= _SIGN else 0
+    )
 
 
 def is_integer(name: str) -> bool:
@@ -142,7 +156,7 @@ def is_integer(name: str) -> bool:
 def resource_value(path: str, name: str, value: Any) -> Findings:
     """Check a quantity: not negative, and whole if the resource has whole units only."""
     yield from nonnegative_quantity(path, value)
-    if is_integer(name) and milli(value) % 1000:
+    if is_integer(name) and (milli(value) % 1000 or _beyond_int64(value)):
         yield errors.wrong(path, str(value), "must be an integer")
 
 

@@ -64,10 +64,12 @@ def _values(schema: Schema, old: Any, new: Any, element: str, found: Comparison)
             _attach(below, element, found)
         if _is_other(old, dict) or _is_other(new, dict) or not (before or after or old == new):
             found.modified[element] = {}
-    elif shapes.merges_lists(schema) and (old or new):
+    elif shapes.merges_lists(schema) and (_is_full(old) or _is_full(new)):
         below = Comparison({}, {}, {})
-        _lists(schema, old or [], new or [], below)
+        _lists(schema, old if isinstance(old, list) else [], new if isinstance(new, list) else [], below)
         _attach(below, element, found)
+        if _is_other(old, list) or _is_other(new, list):
+            found.modified[element] = {}
     elif not _same(old, new):
         found.modified[element] = {}
 
@@ -83,6 +85,10 @@ def _same(old: Any, new: Any) -> bool:
 
 def _is_other(value: Any, kind: type) -> bool:
     return value is not None and not isinstance(value, kind)
+
+
+def _is_full(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
 
 
 def _attach(below: Comparison, element: str, found: Comparison) -> None:

@@ -31,7 +31,7 @@ class Schema:
         atomic: Whether server-side apply treats an object or map as one field, and never merges it.
         patch_strategy: Strategic merge patches: any combination of `merge`, `replace`, `retainKeys`.
         merge_key: Field that identifies the items of a merged array in strategic merge patches.
-        preserve_unknown: Whether unknown fields stay (x-kubernetes-preserve-unknown-fields).
+        preserve_unknown: Whether unknown fields stay (x-kubernetes-preserve-unknown-fields here or, in custom resources, above).
         embedded: Whether the value is a whole object with its own apiVersion, kind and metadata.
         description: Description for `kubectl explain`.
         definition: Public name of the type (`io.k8s.api.core.v1.PodSpec`), if it has one.

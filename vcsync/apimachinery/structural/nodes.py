@@ -62,10 +62,20 @@ METADATA = Schema(
 """The schema of ObjectMeta, which is the same in every kind."""
 
 
-def to_schema(node: Structural, *, whole: bool = True) -> Schema:
-    """Convert a structural schema; `whole` says whether it is that of whole objects, which have an identity."""
+def to_schema(node: Structural, *, whole: bool = True, preserve: bool = False) -> Schema:
+    """Convert a structural schema.
+
+    Args:
+        node: The schema.
+        whole: Whether it is that of whole objects, which have an identity.
+        preserve: Whether a schema above preserves unknown fields. For patches, everything below does so, too, although
+            objects are pruned there (`visitSpec` of kube-openapi's schemaconv).
+    """
     raw = node.raw
-    properties = {name: to_schema(each, whole=False) for name, each in node.properties.items()}
+    preserve |= node.preserve
+    properties = {
+        name: to_schema(each, whole=False, preserve=preserve) for name, each in node.properties.items()
+    }
     own = whole or node.embedded
     if own:
         properties |= {"apiVersion": _TEXT, "kind": _TEXT, "metadata": METADATA}
@@ -76,7 +86,9 @@ def to_schema(node: Structural, *, whole: bool = True) -> Schema:
         type_ = _KNOWN.get(node.type, "any")
     if type_ == "object" and node.free_keys and not node.properties and not own:
         type_ = "map"
-    values = to_schema(node.additional, whole=False) if node.additional is not None else None
+    values = None
+    if node.additional is not None:
+        values = to_schema(node.additional, whole=False, preserve=preserve)
     if values is None and node.free_keys and raw.get("additionalProperties") is not False:
         values = Schema("any", preserve_unknown=True)
     return Schema(
@@ -84,7 +96,7 @@ def to_schema(node: Structural, *, whole: bool = True) -> Schema:
         format=raw.get("format") or "",
         properties=properties,
         values=values,
-        items=to_schema(node.items, whole=False) if node.items is not None else None,
+        items=to_schema(node.items, whole=False, preserve=preserve) if node.items is not None else None,
         required=tuple(raw.get("required") or ()),
         nullable=node.nullable,
         enum=tuple(raw.get("enum") or ()),
@@ -92,7 +104,7 @@ def to_schema(node: Structural, *, whole: bool = True) -> Schema:
         list_type=_LISTS.get(node.list_type, "atomic"),
         map_keys=node.map_keys,
         atomic=node.map_type == "atomic",
-        preserve_unknown=node.preserve,
+        preserve_unknown=preserve,
         embedded=node.embedded,
         description=raw.get("description") or "",
         extra={name: value for name, value in raw.items() if name not in _TOLD},

@@ -57,13 +57,16 @@ class Compiled:
     columns: tuple[Column, ...]
     scale: Scale | None
 
-    def decode(self, obj: Object, *, lenient: bool = False, keep_nulls: bool = False) -> list[str]:
+    def decode(
+        self, obj: Object, *, lenient: bool = False, keep_nulls: bool = False, defaults: bool = True
+    ) -> list[str]:
         """Set defaults and remove unknown fields, in place.
 
         Args:
             obj: a whole object of this version.
             lenient: drop metadata of wrong types, as for stored objects, instead of raising.
             keep_nulls: keep nulls that the schema does not allow. Server-side apply decodes no object, so they reach validation.
+            defaults: set defaults, and remove nulls that the schema does not allow.
 
         Returns:
             The paths of unknown fields: those of metadata, the others, those of embedded metadata, each sorted.
@@ -74,9 +77,10 @@ class Compiled:
         obj["metadata"], foreign = objectmeta.read(obj.get("metadata"), lenient=lenient)
         if obj.get("kind") != self.kind:
             return [f"metadata.{each}" for each in foreign]
-        if not keep_nulls:
+        if defaults and not keep_nulls:
             structural.prune_nulls(obj, self.node)
-        structural.apply_defaults(obj, self.node)
+        if defaults:
+            structural.apply_defaults(obj, self.node)
         removed = structural.prune(obj, structural.root(self.node))
         embedded: list[str] = []
         misfit = objectmeta.coerce("", obj, self.node, embedded, lenient=lenient)

@@ -156,18 +156,42 @@ class Served:
         return working
 
     async def load(self, stored: list[Object], *, large: bool = False) -> list[Object]:
-        """Convert stored objects to this version, with defaults and without unknown fields: on a thread if they are large.
+        """Convert stored objects to this version: on a thread if they are large.
+
+        They have the defaults of the version in which they are stored, and no fields that either version does not know.
 
         Raises:
             StatusError: 500, the conversion webhook failed.
         """
-        found = await self._converter.convert(stored, self.resource.api_version)
-        compiled = await self._compiled_version(self._name)
-        if large:
-            await evaluate_in_thread(self._tenant, partial(_decode, compiled, found))
-        else:
-            _decode(compiled, found)
+        wanted = self.resource.api_version
+        others = [each for each in stored if each.get("apiVersion") != wanted]
+        await self._decode_as_stored(stored, large=large)
+        found = await self._converter.convert(stored, wanted)
+        if others:
+            # The conversion adds no defaults. Objects of this version, which are among `found`, have all of theirs.
+            await self._run(partial(_cut, await self._compiled_version(self._name), found), large=large)
         return found
+
+    async def _decode_as_stored(self, stored: Sequence[Object], *, large: bool) -> None:
+        """Decode stored objects in the versions in which they are stored, in place: only these give them defaults.
+
+        Source: apiextensions-apiserver's `crdConversionRESTOptionsGetter`, whose decoder sets defaults before it converts.
+        """
+        by_version: dict[str, list[Object]] = {}
+        for each in stored:
+            by_version.setdefault(str(each.get("apiVersion") or "").rpartition("/")[2], []).append(each)
+        known = {each["name"] for each in self._definition["spec"]["versions"]}
+        for name in by_version.keys() & known:
+            await self._run(
+                partial(_decode, await self._compiled_version(name), by_version[name]), large=large
+            )
+
+    async def _run(self, work: Callable[[], None], *, large: bool) -> None:
+        """Run pure work on objects, on a thread if they are large."""
+        if large:
+            await evaluate_in_thread(self._tenant, work)
+        else:
+            work()
 
     async def store(self, working: Object, step: Step = at_once) -> Object:
         """Convert an object of this version to the storage version, complete as if it were read; see `Compiled.complete`.
@@ -201,6 +225,12 @@ def _decode(compiled: Compiled, objects: Iterable[Object]) -> None:
     """Decode stored objects, in place."""
     for each in objects:
         compiled.decode(each, lenient=True)
+
+
+def _cut(compiled: Compiled, objects: Iterable[Object]) -> None:
+    """Remove what a version does not know from converted objects, in place."""
+    for each in objects:
+        compiled.decode(each, lenient=True, defaults=False)
 
 
 def _completed(compiled: Compiled, obj: Object, *, decode: bool) -> Object:
@@ -440,5 +470,7 @@ def _by_resource(found: Iterable[Served]) -> dict[tuple[str, str, str], Served]:
 
 
 def _in_order(found: Iterable[Served]) -> list[Served]:
-    ranked = sorted(found, key=lambda each: priority(each.resource.version), reverse=True)
-    return sorted(ranked, key=lambda each: (each.resource.group, each.resource.plural))
+    """Sort kinds by group, then the versions of all kinds of a group, newest first, then by plural."""
+    by_plural = sorted(found, key=lambda each: each.resource.plural)
+    ranked = sorted(by_plural, key=lambda each: priority(each.resource.version), reverse=True)
+    return sorted(ranked, key=lambda each: each.resource.group)

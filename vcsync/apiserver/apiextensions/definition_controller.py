@@ -308,8 +308,11 @@ def _claimed(others: list[Object]) -> tuple[set[str], set[str]]:
 
 
 def _conflicts(wanted: Object, own: Object, others: list[Object]) -> Iterator[tuple[str, str, str]]:
-    """Yield (part, reason, message) for each part of the names that another definition has, in upstream's order."""
-    resources, kinds = _claimed(others)
+    """Yield (part, reason, message) for each part of the names that is in use, in upstream's order.
+
+    An accepted name of the definition itself is in use, too: it cannot become another part of its names.
+    """
+    resources, kinds = _claimed([*others, {"status": {"acceptedNames": own}}])
     for part, reason, taken in (
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),

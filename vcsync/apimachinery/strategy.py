@@ -31,12 +31,14 @@ class Context:
         user: The authenticated user.
         now: Time in RFC 3339, in whole seconds.
         forwards: Whether the operator allows requests for aggregated APIs to be forwarded to Services of the tenant.
+        unlabelled: Whether the object to create was sent without labels, so that those that it has are defaults.
     """
 
     tenant: str
     user: User
     now: str
     forwards: bool = False
+    unlabelled: bool = False
 
 
 def nothing(*_: Any) -> None:

@@ -1,5 +1,6 @@
 """The create verb. Behaviour: apiserver's `endpoints/handlers/create.go`."""
 
+from dataclasses import replace
 from functools import partial
 
 from vcsync.apimachinery import errors
@@ -36,6 +37,7 @@ async def create_object(backend: Backend, request: Request, body: bytes) -> Repl
         raise errors.bad_request("namespace is required")
     if scope.kind.refusal:
         raise scope.kind.refusal
+    scope.context = replace(scope.context, unlabelled=not metadata.get("labels"))
     obj = await run_step(scope, partial(defaulted, scope, obj))
     await run_step(scope, partial(track, scope, None, obj, options.manager))
     return await backend.reply(request, await backend.registry.create(scope, obj, options))

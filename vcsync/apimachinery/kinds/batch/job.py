@@ -87,14 +87,19 @@ def default(found: Object) -> None:
     default_job_spec(spec)
 
 
-def prepare_create(new: Object, _: Context) -> None:
-    """Generate the selector of a Job and the labels that it matches."""
+def prepare_create(new: Object, context: Context) -> None:
+    """Generate the selector of a Job and the labels that it matches.
+
+    A Job that was sent without labels has those of its template, with the generated ones: upstream's default makes them one map.
+    """
     spec, metadata = new.setdefault("spec", {}), new["metadata"]
     template = spec.setdefault("template", {})
     if spec.get("manualSelector"):
         return
     inner = template.setdefault("metadata", {})
     labels = inner.get("labels") or {}
+    if context.unlabelled and labels and metadata.get("labels") == labels:
+        metadata["labels"] = labels
     for keys, value in ((NAME_LABELS, text(metadata, "name")), (UID_LABELS, text(metadata, "uid"))):
         for key in keys:
             labels.setdefault(key, value)

@@ -17,8 +17,9 @@ from vcsync.api import names
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
 from vcsync.objects.envelope import Envelope
 from vcsync.process.http_connection import BoundedServer
-from vcsync.simulate import canned, sessions
+from vcsync.simulate import canned, channels, sessions
 from vcsync.simulate.canned import ContainerRun, LogOptions
+from vcsync.simulate.channels import ChannelSocket
 from vcsync.simulate.container_runs import Refused, container_run, log_options, running
 from vcsync.simulate.sessions import Channels, SpdyStreams
 from vcsync.simulate.spdy import Pipe, Session, SpdyError, Stream
@@ -27,6 +28,10 @@ CALLER = "kube-apiserver-kubelet-client"
 SPDY = "SPDY/3.1"
 PORT_FORWARD = "portforward.k8s.io"
 TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
+PROTOCOLS = "Sec-WebSocket-Protocol"
+MAX_PORTS = 100
+"""Most ports of a port-forward over channels, whose numbers are one byte."""
+MAX_DIGITS = 5
 OPEN_SECONDS = 30.0
 """Seconds that a client may take to open its streams."""
 MAX_LINE_BYTES = 256 * 1024
@@ -182,11 +187,10 @@ class KubeletServer:
         wanted = frozenset(channel for name, channel in ASKED.items() if request.query.get(name) == "1")
         wanted |= {sessions.ERROR}
         if upgrade == "websocket":
-            socket = web.WebSocketResponse(protocols=(sessions.V5, sessions.V4), autoping=True)
-            await socket.prepare(request)
-            if socket.ws_protocol:
-                channels = Channels(socket, wanted)
-                await _until_either(serve(channels), channels.listen())
+            socket = await _accepted(request, channels.TERMINALS)
+            streams = Channels(ChannelSocket(socket), wanted)
+            await streams.begin()
+            await _until_either(serve(streams), streams.listen())
             await socket.close()
             return socket
         if upgrade == SPDY.lower():
@@ -227,9 +231,13 @@ class KubeletServer:
     async def _port_forward(self, request: web.BaseRequest, pod: Envelope, _: str) -> web.StreamResponse:
         upgrade = request.headers.get("Upgrade", "").lower()
         if upgrade == "websocket":
-            socket = web.WebSocketResponse(protocols=(TUNNELLED,), max_msg_size=0)
-            await socket.prepare(request)
-            await _forwarded(_SocketPipe(socket), pod)
+            offered = request.headers.get(PROTOCOLS, "")
+            asked = [] if TUNNELLED in offered else _ports(request.query.getall("port", []))
+            socket = await _accepted(request, (TUNNELLED, *channels.PORTS))
+            if socket.ws_protocol == TUNNELLED:
+                await _forwarded(_SocketPipe(socket), pod)
+            else:
+                await _forwarded_in_channels(ChannelSocket(socket), asked, pod)
             await socket.close()
             return socket
         if upgrade == SPDY.lower():
@@ -258,6 +266,47 @@ class _SocketPipe:
         await self._socket.send_bytes(data)
 
 
+async def _accepted(request: web.BaseRequest, protocols: tuple[str, ...]) -> web.WebSocketResponse:
+    """Accept the handshake of a WebSocket.
+
+    Raises:
+        Refused: 403, the client offers other protocols only.
+    """
+    if not channels.offers(request.headers.get(PROTOCOLS, ""), protocols):
+        raise Refused(403, "the protocols of the request are not supported")
+    socket = web.WebSocketResponse(protocols=protocols)
+    await socket.prepare(request)
+    return socket
+
+
+def _ports(parameters: list[str]) -> list[int]:
+    """Return the ports of a request (`NewV4Options` of Kubernetes' `cri-streaming/pkg/streaming/portforward/websocket.go`).
+
+    Raises:
+        Refused: 400, there are none, or one is no port.
+    """
+    if not parameters:
+        raise Refused(400, 'query parameter "port" is required')
+    found = []
+    for each in (part for parameter in parameters for part in parameter.split(",")):
+        if not (each.isascii() and each.isdecimal() and len(each) <= MAX_DIGITS and 0 < int(each) < 1 << 16):
+            raise Refused(400, f'unable to parse "{each}" as a port')
+        found.append(int(each))
+    return found[:MAX_PORTS]
+
+
+async def _forwarded_in_channels(socket: ChannelSocket, ports: list[int], pod: Envelope) -> None:
+    """Answer the first input to each port. Each has a channel for data and one for errors, which begin with its number."""
+    for index, port in enumerate(ports):
+        for channel in (2 * index, 2 * index + 1):
+            await socket.send(channel, port.to_bytes(2, "little"))
+    waiting = dict(zip(range(0, 2 * len(ports), 2), ports, strict=True))
+    while waiting and (message := await socket.receive()) is not None:
+        channel, data = message
+        if data and channel in waiting:
+            await socket.send(channel, _page(pod, waiting.pop(channel)))
+
+
 async def _forwarded(pipe: Pipe, pod: Envelope) -> None:
     """Answer the first input to any port, like a web server."""
     async with asyncio.TaskGroup() as tasks:
@@ -275,13 +324,18 @@ async def _forwarded(pipe: Pipe, pod: Envelope) -> None:
 async def _answered(session: Session, stream: Stream, pod: Envelope) -> None:
     with suppress(ConnectionError):
         if await stream.read():
-            # A copy of a tenant's Pod knows no other namespace than the tenant's.
-            namespace = pod.annotations.get(names.NAMESPACE) or pod.namespace
-            body = f"{namespace}/{pod.name} port {stream.headers.get('port', '')}\n".encode()
-            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
-            await stream.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            await stream.write(_page(pod, stream.headers.get("port", "")))
         await stream.close()
     session.forget(stream)
+
+
+def _page(pod: Envelope, port: object) -> bytes:
+    """Return what a port answers, which names the Pod and the port."""
+    # A copy of a tenant's Pod knows no other namespace than the tenant's.
+    namespace = pod.annotations.get(names.NAMESPACE) or pod.namespace
+    body = f"{namespace}/{pod.name} port {port}\n".encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body
 
 
 async def _until_either(*works: Coroutine[Any, Any, None]) -> None:

@@ -5,19 +5,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
-from aiohttp import WSMsgType, web
 
-from vcsync.simulate import canned
+from vcsync.simulate import canned, channels
+from vcsync.simulate.channels import ChannelSocket
 from vcsync.simulate.spdy import Stream
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3
-CLOSE = 255
-"""Channel on which a client of v5.channel.k8s.io closes another one."""
-V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+V4 = channels.V4
 NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR}
 LONGEST_LINE = 4096
 TYPED = 64
 """Maximum number of unread messages of a client."""
+
+
+class _Ended(msgspec.Struct):
+    message: str = ""
 
 
 class Streams(Protocol):
@@ -33,29 +35,33 @@ class Streams(Protocol):
 
 
 class Channels:
-    """Streams over a WebSocket: each message starts with the number of its channel.
+    """Streams over a WebSocket, each of which is a channel.
 
     Args:
         socket: the connection.
         wanted: the channels that the client requested.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, wanted: frozenset[int]) -> None:
+    def __init__(self, socket: ChannelSocket, wanted: frozenset[int]) -> None:
         self._socket = socket
         self._wanted = wanted
         self._typed: asyncio.Queue[bytes] = asyncio.Queue(TYPED)
         self._ended = False
 
+    async def begin(self) -> None:
+        """Send an empty message, by which the client knows that the connection stands."""
+        await self._socket.send(min(self._wanted - {STDIN}), b"")
+
     async def listen(self) -> None:
         """Receive messages until the client closes; answers pings."""
-        while True:
-            message = await self._socket.receive()
-            if message.type is not WSMsgType.BINARY:
-                return
-            data: bytes = message.data
-            if data[:1] == bytes((STDIN,)) and len(data) > 1:
-                await self._typed.put(data[1:])
-            elif data == bytes((CLOSE, STDIN)):
+        while (message := await self._socket.receive()) is not None:
+            channel, data = message
+            if channel == STDIN and data:
+                await self._typed.put(data)
+            elif (channel, data) == (
+                channels.CLOSE,
+                bytes((STDIN,)),
+            ) and self._socket.protocol == channels.V5:
                 await self._typed.put(b"")
 
     async def read(self) -> bytes:
@@ -68,8 +74,13 @@ class Channels:
 
     async def write(self, channel: int, data: bytes) -> None:
         """Send on a channel."""
+        if channel == ERROR and self._socket.protocol in (channels.RAW, channels.BASE64):
+            # Before version 4 there is text, and only of errors.
+            data = msgspec.json.decode(data, type=_Ended).message.encode()
+            if not data:
+                return
         if channel in self._wanted:
-            await self._socket.send_bytes(bytes((channel,)) + data)
+            await self._socket.send(channel, data)
 
 
 class SpdyStreams:

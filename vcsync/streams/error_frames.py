@@ -2,9 +2,11 @@
 
 kube-apiserver accepts a WebSocket for exec and attach before it calls the kubelet. If it cannot, the error channel has a Status
 whose message names the node's address and the super namespace. Messages of container runtimes are kept: they say why a
-command does not run.
+command does not run. Clients may choose protocols whose messages are text: a digit for the channel, and base64.
 """
 
+import base64
+import binascii
 from typing import Final
 
 import msgspec
@@ -17,7 +19,10 @@ EXITED: Final = b'"NonZeroExitCode"'
 """Reason of the Status of a command that failed. Its message quotes the tenant's own command."""
 MAX_ERROR_BYTES: Final = 64 * 1024
 """Longest message of the error channel."""
-_BINARY, _CONTINUATION = 0x2, 0x0
+TEXT_PROTOCOLS: Final = frozenset({"base64.channel.k8s.io", "v4.base64.channel.k8s.io"})
+"""Protocols whose messages are text (`k8s.io/streaming/pkg/httpstream/wsstream/conn.go`)."""
+_DIGIT = ord("0")
+_TEXT, _BINARY, _CONTINUATION = 0x1, 0x2, 0x0
 _FIN, _RESERVED, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
 _SHORT, _MEDIUM, _LONG = 125, 126, 127
 _CONTROL = 0x8
@@ -35,9 +40,14 @@ class ErrorFrames:
     Args:
         secret: Name that no message may contain: that of the super namespace.
         instead: Message in place of one that tells too much.
+        protocol: The protocol that the server has chosen; empty: none.
+        ports: Whether each port has two channels, of which the second one is for errors, as with port-forward.
     """
 
-    def __init__(self, secret: str, instead: str) -> None:
+    def __init__(self, secret: str, instead: str, protocol: str = "", *, ports: bool = False) -> None:
+        self._text = protocol in TEXT_PROTOCOLS
+        self._opcode = _TEXT if self._text else _BINARY
+        self._ports = ports
         self._secret = secret
         self._instead = instead
         self._head = bytearray()
@@ -70,7 +80,7 @@ class ErrorFrames:
         """Return the bytes before the payload, with the first byte of a payload that may be of the error channel."""
         length = self._head[1] & _LENGTH
         size = 2 + {_MEDIUM: 2, _LONG: 8}.get(length, 0)
-        return size + (1 if self._head[0] & _OPCODE == _BINARY and length else 0)
+        return size + (1 if self._head[0] & _OPCODE == self._opcode and length else 0)
 
     def _begin(self, out: bytearray) -> None:
         """Judge a frame by its head, which is complete."""
@@ -90,7 +100,7 @@ class ErrorFrames:
             self._holds = True
         elif self._held is not None and opcode < _CONTROL:
             raise MalformedFrame("a message begins within another one")
-        elif opcode == _BINARY and channel and channel[0] == ERROR_CHANNEL:
+        elif opcode == self._opcode and channel and self._is_error(channel[0]):
             self._held, self._holds = bytearray(channel), True
         else:
             out += self._head
@@ -114,9 +124,22 @@ class ErrorFrames:
     def _end(self, out: bytearray) -> None:
         """Send a held message if its last frame has ended."""
         if self._holds and self._held is not None and not self._fragmented:
-            message = bytes([ERROR_CHANNEL]) + _rewritten(bytes(self._held[1:]), self._secret, self._instead)
-            out += _frame(message)
+            out += _frame(self._opcode, bytes(self._held[:1]) + self._rewritten(bytes(self._held[1:])))
             self._held = None
+
+    def _is_error(self, first: int) -> bool:
+        """Return whether a message is of an error channel, by its first byte."""
+        channel = first - _DIGIT if self._text else first
+        return channel % 2 == 1 if self._ports else channel == ERROR_CHANNEL
+
+    def _rewritten(self, payload: bytes) -> bytes:
+        if not self._text:
+            return _rewritten(payload, self._secret, self._instead)
+        try:
+            plain = base64.b64decode(payload, validate=True)
+        except binascii.Error:
+            plain = self._instead.encode()
+        return base64.b64encode(_rewritten(plain, self._secret, self._instead))
 
 
 def _rewritten(status: bytes, secret: str, instead: str) -> bytes:
@@ -133,12 +156,12 @@ def _rewritten(status: bytes, secret: str, instead: str) -> bytes:
     return msgspec.json.encode({**kept, "metadata": {}, "message": instead})
 
 
-def _frame(payload: bytes) -> bytes:
+def _frame(opcode: int, payload: bytes) -> bytes:
     size = len(payload)
     if size <= _SHORT:
-        head = bytes([_FIN | _BINARY, size])
+        head = bytes([_FIN | opcode, size])
     elif size < 1 << 16:
-        head = bytes([_FIN | _BINARY, _MEDIUM]) + size.to_bytes(2, "big")
+        head = bytes([_FIN | opcode, _MEDIUM]) + size.to_bytes(2, "big")
     else:
-        head = bytes([_FIN | _BINARY, _LONG]) + size.to_bytes(8, "big")
+        head = bytes([_FIN | opcode, _LONG]) + size.to_bytes(8, "big")
     return head + payload

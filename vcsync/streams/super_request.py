@@ -34,6 +34,8 @@ BAD_REQUEST = 400
 COMPRESSED = frozenset({"gzip", "deflate"})
 TERMINALS = frozenset({"exec", "attach"})
 """Subresources whose WebSockets have an error channel."""
+TUNNELLED = "SPDY/3.1+"
+"""Beginning of the protocols whose messages are the bytes of SPDY."""
 USER_AGENT = "vcsync-streams"
 MAX_LOGGED = 1000
 """Characters of a refusal that are logged."""
@@ -151,8 +153,11 @@ async def answered(opened: Dialled, request: SuperRequest, tenant: str) -> Async
                 answer=text[:MAX_LOGGED],
             )
             raise reason
-        if request.action in TERMINALS and answer.header("upgrade").lower() == "websocket":
-            answer.change = ErrorFrames(request.namespace, refusals.failed(super_id)).feed
+        protocol = answer.header("sec-websocket-protocol")
+        ports = request.action == "portforward" and not protocol.startswith(TUNNELLED)
+        if (ports or request.action in TERMINALS) and answer.header("upgrade").lower() == "websocket":
+            failed = refusals.failed(super_id)
+            answer.change = ErrorFrames(request.namespace, failed, protocol, ports=ports).feed
         if proxied:
             _translate_links(answer, request.links)
         yield answer

@@ -116,6 +116,7 @@ async def test_exec_over_a_websocket_echoes_input(tmp_path: Path, authority: Aut
         ask.socket(path, protocols=("v5.channel.k8s.io",)) as socket,
     ):
         assert socket.protocol == "v5.channel.k8s.io"
+        assert await socket.receive_bytes() == b"\x01", "the connection stands"
         await socket.send_bytes(b"\x00hello")
         assert await socket.receive_bytes() == b"\x01hello"
         await socket.ping()
@@ -123,9 +124,116 @@ async def test_exec_over_a_websocket_echoes_input(tmp_path: Path, authority: Aut
         assert await socket.receive_bytes() == b'\x03{"metadata":{},"status":"Success"}'
 
 
-async def test_an_unknown_protocol_is_closed_immediately(tmp_path: Path, authority: Authority) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "first", "said", "failed"),
+    [
+        ("v5.channel.k8s.io", b"\x01", b"\x01hi\n", b'\x03{"metadata":{},"status":"Failure"'),
+        ("v4.channel.k8s.io", b"\x01", b"\x01hi\n", b'\x03{"metadata":{},"status":"Failure"'),
+        ("channel.k8s.io", b"\x01", b"\x01hi\n", b"\x03command terminated with non-zero exit code"),
+        ("", b"\x01", b"\x01hi\n", b"\x03command terminated with non-zero exit code"),
+        ("v4.base64.channel.k8s.io", "1", "1aGkK", "3eyJtZXRhZGF0YSI6e30sInN0YXR1cyI6IkZhaWx1cmUi"),
+        ("base64.channel.k8s.io", "1", "1aGkK", "3Y29tbWFuZCB0ZXJtaW5hdGVk"),
+    ],
+)
+async def test_exec_speaks_every_protocol_of_kubelets(
+    tmp_path: Path, authority: Authority, protocol: str, first: Any, said: Any, failed: Any
+) -> None:
+    protocols = (protocol,) if protocol else ()
+    async with calling(tmp_path, authority) as ask:
+        async with ask.socket("/exec/n/p/c?command=echo&command=hi&output=1", protocols=protocols) as socket:
+            assert (socket.protocol or "") == protocol
+            assert [(await socket.receive()).data for _ in range(2)] == [first, said]
+        async with ask.socket("/exec/n/p/c?command=false&output=1", protocols=protocols) as socket:
+            assert (await socket.receive()).data == first
+            assert (await socket.receive()).data[: len(failed)] == failed
+
+
+@pytest.mark.parametrize(
+    ("protocol", "typed"),
+    [
+        ("v5.channel.k8s.io", "\x00hello\n"),
+        ("v4.channel.k8s.io", "\x00hello\n"),
+        ("v4.base64.channel.k8s.io", "0aGVsbG8K"),
+        ("v4.base64.channel.k8s.io", b"0aGVsbG8K"),
+    ],
+)
+async def test_input_may_be_text_or_bytes_whatever_the_protocol(
+    tmp_path: Path, authority: Authority, protocol: str, typed: Any
+) -> None:
+    """Python's client sends the input of exec as text."""
     async with (
         calling(tmp_path, authority) as ask,
-        ask.socket("/exec/n/p/c?command=cat&input=1", protocols=("v1.nobody",)) as socket,
+        ask.socket("/exec/n/p/c?command=cat&input=1&output=1", protocols=(protocol,)) as socket,
     ):
+        await socket.receive()
+        await (socket.send_str(typed) if isinstance(typed, str) else socket.send_bytes(typed))
+        assert (await socket.receive()).data in (b"\x01hello\n", "1aGVsbG8K")
+
+
+@pytest.mark.parametrize(
+    ("query", "first"), [("output=1&error=1", b"\x01"), ("error=1", b"\x02"), ("input=1", b"\x03")]
+)
+async def test_the_first_message_is_empty_on_the_lowest_channel(
+    tmp_path: Path, authority: Authority, query: str, first: bytes
+) -> None:
+    async with (
+        calling(tmp_path, authority) as ask,
+        ask.socket(f"/exec/n/p/c?command=cat&{query}", protocols=("v4.channel.k8s.io",)) as socket,
+    ):
+        assert await socket.receive_bytes() == first
+
+
+@pytest.mark.parametrize("path", ["/exec/n/p/c?command=ls&output=1", "/portForward/n/p?port=80"])
+async def test_other_protocols_are_refused(tmp_path: Path, authority: Authority, path: str) -> None:
+    async with calling(tmp_path, authority) as ask:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await ask.socket(path, protocols=("chat",))
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("protocol", "ports", "asked", "answered"),
+    [
+        (
+            "v4.channel.k8s.io",
+            [b"\x00\x50\x00", b"\x01\x50\x00", b"\x02\x90\x1f", b"\x03\x90\x1f"],
+            (b"\x02GET / HTTP/1.1", b"\x00GET / HTTP/1.1"),
+            (b"\x02HTTP/1.1 200", b"\x00HTTP/1.1 200"),
+        ),
+        (
+            "",
+            [b"\x00\x50\x00", b"\x01\x50\x00", b"\x02\x90\x1f", b"\x03\x90\x1f"],
+            (b"\x02GET / HTTP/1.1", b"\x00GET / HTTP/1.1"),
+            (b"\x02HTTP/1.1 200", b"\x00HTTP/1.1 200"),
+        ),
+        (
+            "v4.base64.channel.k8s.io",
+            ["0UAA=", "1UAA=", "2kB8=", "3kB8="],
+            ("2R0VU", "0R0VU"),
+            ("2SFRU", "0SFRU"),
+        ),
+    ],
+)
+async def test_ports_are_forwarded_over_channels(
+    tmp_path: Path, authority: Authority, protocol: str, ports: list[Any], asked: Any, answered: Any
+) -> None:
+    async with (
+        calling(tmp_path, authority) as ask,
+        ask.socket("/portForward/n/p?port=80,8080", protocols=(protocol,) if protocol else ()) as socket,
+    ):
+        assert (socket.protocol or "") == protocol
+        assert [(await socket.receive()).data for _ in range(4)] == ports
+        for question, answer in zip(asked, answered, strict=True):
+            await (socket.send_str(question) if isinstance(question, str) else socket.send_bytes(question))
+            assert (await socket.receive()).data[: len(answer)] == answer
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+@pytest.mark.parametrize("query", ["", "?port=", "?port=0", "?port=65536", "?port=80,x", "?port=-1"])
+async def test_a_port_forward_over_channels_names_its_ports(
+    tmp_path: Path, authority: Authority, query: str
+) -> None:
+    async with calling(tmp_path, authority) as ask:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await ask.socket(f"/portForward/n/p{query}", protocols=("v4.channel.k8s.io",))
+    assert refused.value.status == 400

@@ -1,5 +1,6 @@
 """Errors within WebSockets: what tells of the super cluster is replaced, everything else passes unchanged."""
 
+import base64
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from vcsync.streams.error_frames import MAX_ERROR_BYTES, ErrorFrames, MalformedF
 
 SECRET = "vcsync-abcdef-acme-shop"
 INSTEAD = "super cluster r1 did not serve the request"
-FIN, BINARY, CONTINUATION, PING = 0x80, 0x2, 0x0, 0x9
+FIN, TEXT, BINARY, CONTINUATION, PING = 0x80, 0x1, 0x2, 0x0, 0x9
 
 
 def frame(payload: bytes, first: int = FIN | BINARY) -> bytes:
@@ -121,3 +122,42 @@ def test_pieces_of_any_size_have_the_same_result(data: st.DataObject) -> None:
 def test_other_bytes_end_the_stream(sent: bytes) -> None:
     with pytest.raises(MalformedFrame):
         passed(sent)
+
+
+def as_text(channel: int, payload: bytes) -> bytes:
+    return frame(str(channel).encode() + base64.b64encode(payload), FIN | TEXT)
+
+
+@pytest.mark.parametrize("protocol", ["base64.channel.k8s.io", "v4.base64.channel.k8s.io"])
+def test_errors_in_base64_are_replaced_too(protocol: str) -> None:
+    """A client chooses the protocol, and must not learn more by another one."""
+    frames = ErrorFrames(SECRET, INSTEAD, protocol)
+    told = status(TELLTALES[0])[1:]
+    assert frames.feed(as_text(3, told)) == as_text(
+        3,
+        msgspec.json.encode({"kind": "Status", "status": "Failure", "metadata": {}, "message": INSTEAD}),
+    )
+    harmless = status(HARMLESS[0])[1:]
+    output = as_text(1, TELLTALES[0].encode())
+    assert frames.feed(as_text(3, harmless) + output) == as_text(3, harmless) + output
+    assert frames.feed(frame(b"3!!", FIN | TEXT)) == as_text(3, INSTEAD.encode()), "what cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "made"),
+    [
+        ("v4.channel.k8s.io", lambda channel, payload: frame(bytes([channel]) + payload)),
+        ("", lambda channel, payload: frame(bytes([channel]) + payload)),
+        ("v4.base64.channel.k8s.io", as_text),
+    ],
+)
+def test_errors_of_forwarded_ports_are_replaced(protocol: str, made: Any) -> None:
+    """Each port has a channel for data and one for errors, which begin with its number."""
+    frames = ErrorFrames(SECRET, INSTEAD, protocol, ports=True)
+    begins = b"".join(made(channel, b"\x50\x00") for channel in range(4))
+    assert frames.feed(begins) == begins
+    told = f"error forwarding port 80 to pod web_{SECRET}, uid : {TELLTALES[0]}".encode()
+    for channel in (1, 3):
+        assert frames.feed(made(channel, told)) == made(channel, INSTEAD.encode())
+    data = made(0, told) + made(2, told)
+    assert frames.feed(data) == data, "the data of the tenant's own program"

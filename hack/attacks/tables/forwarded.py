@@ -29,7 +29,7 @@ LINES = {
     "an extra in upper case": "IMPERSONATE-EXTRA-AUTHENTICATION.KUBERNETES.IO%2FCREDENTIAL-ID: X509SHA256=1",
     "an extra's key encoded twice": "Impersonate-Extra-a%252fb: c",
     "a group for every letter": "\r\n".join(f"Impersonate-Group: {each}" for each in "abcdefghij"),
-    "three hundred groups": "\r\n".join(["Impersonate-User: admin", *["Impersonate-Group: g"] * 300]),
+    "eleven hundred groups": "\r\n".join(["Impersonate-User: admin", *["Impersonate-Group: g"] * 1100]),
     "the gateway's own account": "Impersonate-User: system:serviceaccount:vcsync-system:vcsync-gateway",
     "the syncer": "Impersonate-User: system:serviceaccount:vcsync-system:vcsync-syncer",
     "a front proxy with underscores": "X_Remote_User: admin\r\nX_Remote_Group: system:masters",

@@ -45,8 +45,8 @@ MALFORMED = {
     "a uid alone": "Impersonate-Uid: 0",
     "extra alone": "Impersonate-Extra-a: b",
     "an empty user with a group": "Impersonate-User:\r\nImpersonate-Group: system:masters",
-    "three hundred groups": "Impersonate-User: x\r\n"
-    + "\r\n".join(f"Impersonate-Group: g{n}" for n in range(300)),
+    "eleven hundred groups": "Impersonate-User: x\r\n"
+    + "\r\n".join(f"Impersonate-Group: g{n}" for n in range(1100)),
     "bytes that are no text": "Impersonate-User: \udcff\udcfe",
 }
 IMPERSONATOR = [

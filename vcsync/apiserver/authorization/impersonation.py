@@ -31,8 +31,8 @@ from vcsync.process.loop_turns import rest
 AUTHENTICATION = "authentication.k8s.io"
 NODE_PREFIX = "system:node:"
 NODES = "system:nodes"
-MAX_WANTED = 256
-"""Groups and extra values that a request may name."""
+MAX_WANTED = 1000
+"""Groups and extra values that a request may name. Each one is a decision. Directories have users with hundreds of groups."""
 
 DECISION_STEPS = 500
 """Steps of one decision about a user with very many rules. See `vcsync.objects.budget`."""
@@ -77,6 +77,7 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
         StatusError: 400, the headers name groups or extra but no user, or too many of them.
     """
     found = _Headers()
+    groups: list[str] = []
     count = 0
     for name, value in headers:
         low = name.lower()
@@ -90,13 +91,14 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
         elif low == "impersonate-uid":
             found.uid = found.uid or value
         elif low == "impersonate-group":
-            found.groups += (value,)
+            groups.append(value)
         elif low.startswith(_EXTRA):
             key = unquote(low[len(_EXTRA) :])
             found.extra = found.extra or {}
             found.extra[key] = (*found.extra.get(key, ()), value)
     if count > MAX_WANTED:
         raise bad_request(f"requested more than {MAX_WANTED} impersonation headers")
+    found.groups = tuple(groups)
     if found.user:
         return User(found.user, found.uid, found.groups, found.extra or {})
     if found.uid or found.groups or found.extra is not None:

@@ -27,14 +27,14 @@ def take_token(incoming: Incoming) -> None:
         StatusError: 401, there are several tokens, there is no other protocol, or the token cannot be decoded.
     """
     headers = incoming.headers
-    if not any(BEARER in value for name, value in headers.items() if name.lower() == PROTOCOLS.lower()):
-        return
     if wanted_protocol(headers) != "websocket":
         return
     offered = [value for name, value in headers.items() if name.lower() == PROTOCOLS.lower()]
     named = [each.strip() for value in offered for each in value.split(",")]
     tokens = [each.removeprefix(BEARER) for each in named if each.startswith(BEARER)]
     others = [each for each in named if each and not each.startswith(BEARER)]
+    if not any(BEARER in each for each in named):
+        return
     kept = CIMultiDict(headers)
     kept.popall(PROTOCOLS, None)
     if others:

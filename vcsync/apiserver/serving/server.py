@@ -30,6 +30,7 @@ from vcsync.apiserver.serving.request_counts import RequestMetrics, count_reques
 from vcsync.apiserver.serving.server_names import server_name
 from vcsync.apiserver.serving.warning_headers import warning_headers
 from vcsync.kube.upgraded_connection import HijackedResponse, take_over
+from vcsync.process.http_connection import MAX_FIELDS
 from vcsync.process.listener import ConnectionRate, Listener
 from vcsync.process.loop_turns import turn
 from vcsync.process.marks import marked
@@ -108,6 +109,7 @@ class Server:
             read_bufsize=READ_BUFFER_BYTES,
             max_line_size=MAX_LINE,
             max_field_size=16384,
+            max_headers=MAX_FIELDS,  # their bytes are the limit
         )
         self._server = server
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS, handle_signals=False)

@@ -6,11 +6,19 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
-from vcsync.controllers.garbagecollector.garbage_collector_controller import STEPS_PER_OBJECT, Collector
+from vcsync.controllers.garbagecollector import garbage_collector_controller
+from vcsync.controllers.garbagecollector.garbage_collector_controller import (
+    LEFT_OUT,
+    STEPS_PER_OBJECT,
+    Collector,
+    UnknownKind,
+)
 from vcsync.controllers.garbagecollector.graph import Uid
 from vcsync.fairqueue import ObjectName
+from vcsync.kube.cache import Change
 from vcsync.kube.errors import Conflict, NotFound, Status
 from vcsync.kube.resources import CONFIG_MAPS, Resource
 from vcsync.objects.budget import PIECE_STEPS
@@ -279,3 +287,54 @@ async def test_a_tenants_garbage_is_collected_only_while_it_is_served() -> None:
         server.tell("ADDED", config_map("b", OWNER, version=9))
         await idle(collector)
     assert [name for name, *_ in server.deleted] == ["a"]
+
+
+def definition(plural: str, *, established: bool = True) -> Envelope:
+    kind = plural.capitalize()
+    return Envelope(
+        f"{plural}.example.com",
+        "",
+        f"uid-{plural}",
+        "5",
+        tenant="acme",
+        spec=msgspec.json.encode(
+            {
+                "group": "example.com",
+                "names": {"plural": plural, "kind": kind},
+                "scope": "Namespaced",
+                "versions": [{"name": "v1", "served": True, "storage": True}],
+            }
+        ),
+        status=msgspec.json.encode({"conditions": [{"type": "Established", "status": str(established)}]}),
+    )
+
+
+async def test_a_definition_too_many_is_told_and_followed_once_another_one_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(garbage_collector_controller, "MOST_CUSTOM", 2)
+    reporter = Reporter()
+    async with collecting(Server(), reporter) as collector:
+        for plural in ("apples", "pears", "plums", "cherries"):
+            collector._defined(Change(None, definition(plural)))
+        collector._defined(Change(definition("plums"), definition("plums")))
+        assert reporter.reasons == [LEFT_OUT, LEFT_OUT], "once each"
+        assert collector.status()["customResources"] == 2
+        assert collector.status()["customResourcesLeftOut"] == {"acme": 2}
+
+        def known(kind: str) -> bool:
+            with suppress(UnknownKind):
+                collector._kind("acme", OwnerReference("example.com/v1", kind, "x", "u"))
+                return True
+            return False
+
+        assert [known(each) for each in ("Apples", "Plums", "Cherries")] == [True, False, False]
+        collector._defined(Change(definition("apples"), None))
+        assert [known(each) for each in ("Apples", "Plums", "Cherries")] == [False, True, False]
+        collector._defined(Change(definition("cherries"), None))
+        assert collector.left_out() == 0
+        collector._defined(Change(definition("plums"), definition("plums", established=False)))
+        assert not known("Plums")
+        collector.end_tenant("acme")
+        assert not known("Pears")
+        assert collector.status()["customResources"] == 0

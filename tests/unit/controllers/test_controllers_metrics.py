@@ -25,10 +25,12 @@ def test_queued_and_delayed_objects_are_counted_separately() -> None:
     server: Any = SimpleNamespace(below=lambda _: None)
     controllers = Controllers(server, identity="me", authority="")
     term: Any = SimpleNamespace(engine=part(now=2, later=3), garbage=part(now=1, later=4))
+    term.garbage.left_out = lambda: 5
     controllers._terms.current = term
     values = {family.name: [sample.value for sample in family.samples] for family in controllers.metrics()}
     assert values["vcsync_controllers_queued"] == [3.0]
     assert values["vcsync_controllers_delayed"] == [7.0]
+    assert values["vcsync_controllers_definitions_left_out"] == [5.0]
 
 
 async def test_errors_of_both_parts_have_the_common_form() -> None:

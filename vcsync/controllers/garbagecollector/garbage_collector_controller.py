@@ -46,8 +46,11 @@ VERBS = frozenset({"delete", "list", "watch"})
 WORKERS = 32
 PER_TENANT = 8
 """Maximum number of one tenant's objects in progress."""
-MOST_CUSTOM = 200
-"""Maximum number of followed custom resources of one tenant; each is a separate stream."""
+MOST_CUSTOM = 1000
+"""Maximum number of followed custom resources of one tenant; each is a separate stream. A control plane lets a tenant have as
+many definitions."""
+LEFT_OUT = "GarbageNotCollected"
+"""Event reason: the objects of a definition are not followed, so neither they nor their dependents are collected."""
 DEPENDENTS_PER_SECOND = 4000.0
 """Dependents of an object above `FEW_DEPENDENTS` per second of delay, for which changes of them are gathered."""
 FEW_DEPENDENTS = 100
@@ -110,6 +113,8 @@ class Collector:
         self._mirrors: dict[Resource, Mirror] = {}
         self._definitions = Mirror(self._everywhere, CUSTOM_RESOURCE_DEFINITIONS, slim)
         self._custom: dict[str, dict[str, _Custom]] = {}
+        self._customs: dict[tuple[str, str, str], _Custom] = {}  # by tenant, group and kind
+        self._left_out: dict[str, dict[str, Envelope]] = {}  # tenant -> name of a definition -> definition
         self._absent: OrderedDict[tuple[str, str, OwnerReference], None] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self._began = False
@@ -149,15 +154,21 @@ class Collector:
             "objects": len(self._graph),
             "resources": len(self._mirrors),
             "customResources": sum(map(len, self._custom.values())),
+            "customResourcesLeftOut": {tenant: len(each) for tenant, each in self._left_out.items()},
             "queue": {"queued": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
         }
+
+    def left_out(self) -> int:
+        """Return how many definitions of all tenants are not followed, because their tenants have too many."""
+        return sum(map(len, self._left_out.values()))
 
     def end_tenant(self, tenant: str) -> None:
         """Stop collecting a tenant's garbage and following its custom resources."""
         self.work.queue.forget_group(tenant)
         self.work.timeline.forget(tenant)
+        self._left_out.pop(tenant, None)
         for known in self._custom.pop(tenant, {}).values():
-            self._end_custom(known)
+            self._end_custom(tenant, known)
 
     def begin_tenant(self, tenant: str) -> None:
         """Start collecting a tenant's garbage."""
@@ -209,30 +220,75 @@ class Collector:
     def _defined(self, change: Change) -> None:
         """Start or stop following a custom resource, according to its current definition."""
         definition = standing(change)
+        tenant, name = definition.tenant, definition.name
         wanted = None if change.new is None else resource_of(change.new)
-        customs = self._custom.setdefault(definition.tenant, {})
-        known = customs.get(definition.name)
+        customs = self._custom.setdefault(tenant, {})
+        known = customs.get(name)
+        if wanted is None:
+            self._forget_left_out(tenant, name)
         if known is not None and known.resource != wanted:
-            del customs[definition.name]
-            self._end_custom(known)
-        if wanted is not None and definition.name not in customs and self._serves(definition.tenant):
-            self._begin_custom(definition.tenant, definition.name, wanted)
+            del customs[name]
+            self._end_custom(tenant, known)
+        if wanted is not None and name not in customs and self._serves(tenant):
+            self._begin_custom(definition, wanted)
+        elif wanted is None and known is not None:
+            self._begin_left_out(tenant)
         if not customs:
-            del self._custom[definition.tenant]
+            del self._custom[tenant]
 
-    def _begin_custom(self, tenant: str, definition: str, resource: Resource) -> None:
+    def _begin_left_out(self, tenant: str) -> None:
+        """Follow a definition that was left out, since another one has gone."""
+        for name, definition in self._left_out.get(tenant, {}).items():
+            wanted = resource_of(definition)
+            self._forget_left_out(tenant, name)
+            if wanted is not None:
+                self._begin_custom(definition, wanted)
+            return
+
+    def _forget_left_out(self, tenant: str, name: str) -> None:
+        if (left_out := self._left_out.get(tenant)) is not None:
+            left_out.pop(name, None)
+            if not left_out:
+                del self._left_out[tenant]
+
+    def _leave_out(self, definition: Envelope) -> None:
+        left_out = self._left_out.setdefault(definition.tenant, {})
+        if definition.name not in left_out:
+            _log.warning(
+                "garbage.custom_resources",
+                tenant=definition.tenant,
+                definition=definition.name,
+                most=MOST_CUSTOM,
+            )
+            message = (
+                f"more than {MOST_CUSTOM} definitions have their garbage collected already: objects of this one are not deleted "
+                "with their owners, nor are their dependents with them; delete definitions that are not used"
+            )
+            kind = CUSTOM_RESOURCE_DEFINITIONS
+            about = ObjectRef(kind.api_version, kind.kind, definition.name, "", definition.uid)
+            self._reporter.emit(definition.tenant, NAME, about, "Warning", LEFT_OUT, message, now=time.time())
+        left_out[definition.name] = definition
+
+    def _begin_custom(self, definition: Envelope, resource: Resource) -> None:
+        tenant = definition.tenant
         customs = self._custom[tenant]
-        if self._tasks is None or len(customs) >= MOST_CUSTOM:
-            _log.warning("garbage.custom_resources", tenant=tenant, definition=definition, most=MOST_CUSTOM)
+        if self._tasks is None:
+            return
+        if len(customs) >= MOST_CUSTOM:
+            self._leave_out(definition)
             return
         client = self._of(tenant).metadata_only()
         mirror = Mirror(client, resource, _slim, tenant=tenant)
         task = self._tasks.create_task(mirror.reflector.run(), name=f"garbage {tenant} {resource.plural}")
-        customs[definition] = _Custom(resource, mirror, task)
+        customs[definition.name] = _Custom(resource, mirror, task)
+        self._customs[tenant, resource.group, resource.kind] = customs[definition.name]
         self._follow(mirror)
 
-    def _end_custom(self, known: _Custom) -> None:
+    def _end_custom(self, tenant: str, known: _Custom) -> None:
         known.task.cancel()
+        kind = tenant, known.resource.group, known.resource.kind
+        if self._customs.get(kind) is known:
+            del self._customs[kind]
         for envelope in known.mirror.everything():
             for uid in self._graph.change(known.resource, Change(envelope, None)):
                 self._add(uid)
@@ -317,14 +373,11 @@ class Collector:
 
     def _kind(self, tenant: str, reference: OwnerReference) -> Resource:
         group = group_of(reference)
-        found = self._kinds.get((group, reference.kind))
-        customs = () if found is not None else self._custom.get(tenant, {}).values()
-        for each in customs:
-            if (each.resource.group, each.resource.kind) == (group, reference.kind):
-                found = each.resource
-        if found is None:
-            raise UnknownKind(f"no matches for kind {reference.kind!r} in version {reference.apiVersion!r}")
-        return found
+        if (found := self._kinds.get((group, reference.kind))) is not None:
+            return found
+        if (custom := self._customs.get((tenant, group, reference.kind))) is not None:
+            return custom.resource
+        raise UnknownKind(f"no matches for kind {reference.kind!r} in version {reference.apiVersion!r}")
 
     def _warn(self, node: Node, reference: OwnerReference) -> None:
         resource, envelope = node.resource, node.envelope
@@ -392,10 +445,10 @@ class Collector:
     def _gone(self, node: Node) -> None:
         """Update the mirror immediately, because the watch may be delayed."""
         tenant, envelope = node.envelope.tenant, node.envelope
-        customs = self._custom.get(tenant, {}).values()
-        mirror = self._mirrors.get(node.resource) or next(
-            (each.mirror for each in customs if each.resource == node.resource), None
-        )
+        mirror = self._mirrors.get(node.resource)
+        custom = self._customs.get((tenant, node.resource.group, node.resource.kind))
+        if mirror is None and custom is not None and custom.resource == node.resource:
+            mirror = custom.mirror
         if mirror is not None:
             mirror.observe_gone(Key(tenant, node.namespace, envelope.name), envelope.uid)
 

@@ -169,6 +169,11 @@ class Controllers:
                 "Objects to be reconciled later",
                 sum(each.delayed for each in queues),
             ),
+            (
+                "definitions_left_out",
+                "CustomResourceDefinitions that the garbage collector does not follow, since their tenants have too many",
+                term.garbage.left_out(),
+            ),
         ):
             gauge = GaugeMetricFamily(f"vcsync_controllers_{name}", text)
             gauge.add_metric([], float(value))

@@ -14,10 +14,11 @@ _STALE = "Stale"
 
 
 class DiscoveredResource(Struct, frozen=True):
-    """A resource in the preferred version of its group, with its verbs."""
+    """A resource in the preferred version of its group, with its verbs and the names of its subresources."""
 
     resource: Resource
     verbs: frozenset[str]
+    subresources: frozenset[str] = frozenset()
 
 
 class Discovery(Struct, frozen=True):
@@ -37,11 +38,16 @@ class _Kind(Struct):
     kind: str = ""
 
 
+class _Subresource(Struct):
+    subresource: str = ""
+
+
 class _Resource(Struct, rename="camel"):
     resource: str = ""
     response_kind: _Kind | None = None
     scope: str = ""
     verbs: tuple[str, ...] | None = None
+    subresources: tuple[_Subresource, ...] | None = None
 
 
 class _Version(Struct):
@@ -98,5 +104,6 @@ def _preferred(groups: Iterable[_Group]) -> Discovery:
                     name, version.version, each.resource, kind, namespaced=each.scope == "Namespaced"
                 )
                 verbs = frozenset(each.verbs or ())
-                found.setdefault((name, each.resource), DiscoveredResource(resource, verbs))
+                below = frozenset(one.subresource for one in each.subresources or ())
+                found.setdefault((name, each.resource), DiscoveredResource(resource, verbs, below))
     return Discovery(tuple(found.values()), tuple(stale))

@@ -2,13 +2,22 @@
 
 from typing import Any
 
+import msgspec
 import pytest
-from controllers_world import NAMESPACE, World
+from controllers_world import NAMESPACE, TENANT, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.controllers.disruption.disruption_plan import DISRUPTION, DISRUPTION_TARGET, NAME
+from vcsync.controllers.disruption.disruption_plan import (
+    DISRUPTION,
+    DISRUPTION_TARGET,
+    NAME,
+    foreign_owners,
+)
+from vcsync.controllers.disruption.foreign_scales import ForeignScales, disruption
+from vcsync.controllers.framework.mirror import Key
 from vcsync.controllers.framework.plan import Patch
+from vcsync.kube.errors import NotFound, Status
 from vcsync.kube.resources import (
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
@@ -213,3 +222,108 @@ def test_a_pod_that_was_not_evicted_loses_its_disruption_target_condition() -> N
     made.pass_time(100)
     made.settle()
     assert made.body(PODS, "web")["status"]["conditions"][0]["status"] == "False"
+
+
+class Scaled:
+    """A tenant with two custom kinds, one of which has a scale subresource."""
+
+    name = "server"
+
+    def __init__(self, **replicas: int) -> None:
+        self.replicas = replicas
+        self.asked: list[str] = []
+
+    async def request(self, _verb: str, path: str, **_: Any) -> bytes:
+        self.asked.append(path)
+        if path == "/api":
+            return b'{"items":[]}'
+        if path == "/apis":
+            kinds = [("workers", "Worker", [{"subresource": "scale"}]), ("tasks", "Task", [])]
+            resources = [
+                {
+                    "resource": plural,
+                    "responseKind": {"kind": kind},
+                    "scope": "Namespaced",
+                    "subresources": below,
+                }
+                for plural, kind, below in kinds
+            ]
+            group = {"metadata": {"name": "x.io"}, "versions": [{"version": "v1", "resources": resources}]}
+            return msgspec.json.encode({"items": [group]})
+        name = path.split("/")[-2]
+        if name not in self.replicas:
+            raise NotFound(Status(404, message="gone"))
+        return msgspec.json.encode(
+            {"metadata": {"uid": f"uid-{name}"}, "spec": {"replicas": self.replicas[name]}}
+        )
+
+
+def custom(kind: str, name: str = "pool", group: str = "x.io/v1") -> dict[str, Any]:
+    return {"apiVersion": group, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+async def prepared(made: World, scales: ForeignScales, server: Any) -> None:
+    key = Key(TENANT, NAMESPACE, "web")
+    await scales.read(server, key, foreign_owners(made.view(), key))
+    made.settle()
+
+
+def of_custom_kinds(*owners: dict[str, Any], **spec: Any) -> tuple[World, ForeignScales]:
+    scales = ForeignScales(clock=lambda: 0.0)
+    made = World([disruption(scales)])
+    for number, owner in enumerate(owners):
+        put_pod(made, number, owner=owner)
+    made.put(POD_DISRUPTION_BUDGETS, budget(**spec))
+    return made, scales
+
+
+async def test_pods_of_custom_resources_are_expected_as_their_scale_says() -> None:
+    made, scales = of_custom_kinds(*[custom("Worker")] * 3, maxUnavailable=1)
+    server = Scaled(pool=3)
+    await prepared(made, scales, server)
+    assert counts(made) == (3, 3, 2, 1)
+    assert server.asked == ["/api", "/apis", "/apis/x.io/v1/namespaces/default/workers/pool/scale"], (
+        "once each"
+    )
+    server.replicas["pool"] = 5
+    await prepared(made, scales, server)
+    assert counts(made) == (5, 3, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        (custom("Task"), "tasks.x.io does not implement the scale subresource"),
+        (custom("Worker", "lost"), 'found no controllers for pod "web-0"'),
+        (custom("Other"), 'no matches for kind "Other" in version "x.io/v1"'),
+        (custom("Worker") | {"uid": "uid-namesake"}, 'found no controllers for pod "web-0"'),
+    ],
+)
+async def test_an_owner_without_scale_is_told(owner: dict[str, Any], message: str) -> None:
+    made, scales = of_custom_kinds(owner, maxUnavailable=1)
+    await prepared(made, scales, Scaled(pool=3))
+    assert status(made)["disruptionsAllowed"] == 0
+    assert status(made)["conditions"][0]["message"] == message
+
+
+async def test_too_many_owners_are_told_and_not_asked() -> None:
+    owners = [custom("Worker", f"w{number}") for number in range(101)]
+    made, scales = of_custom_kinds(*owners, maxUnavailable=1)
+    server = Scaled()
+    await prepared(made, scales, server)
+    assert server.asked == []
+    assert "more than 100 controllers" in status(made)["conditions"][0]["message"]
+    assert [each.reason for each in made.events] == ["CalculateExpectedPodCountFailed"]
+
+
+async def test_owners_are_not_asked_if_their_scale_does_not_count() -> None:
+    made, scales = of_custom_kinds(custom("Worker"), minAvailable=1)
+    server = Scaled(pool=3)
+    await prepared(made, scales, server)
+    assert (server.asked, counts(made)) == ([], (1, 1, 1, 0))
+
+
+def test_an_owner_that_was_not_asked_changes_nothing() -> None:
+    made, _ = of_custom_kinds(custom("Worker"), maxUnavailable=1)
+    again = disruption().plan(made.view(), Key(TENANT, NAMESPACE, "web"))
+    assert (again.steps, again.again) == ((), 0.0)

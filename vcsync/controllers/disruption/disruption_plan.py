@@ -1,6 +1,7 @@
 """PodDisruptionBudgets: the number of Pods that may be evicted now. Pure.
 
-Behaviour: Kubernetes' `pkg/controller/disruption`. Replicas are read from owners of Kubernetes' built-in kinds.
+Behaviour: Kubernetes' `pkg/controller/disruption`. Replicas are read from owners of Kubernetes' built-in kinds, and from the
+scales of others that were asked for before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,8 +12,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vcsync.controllers.deployment.objects import amount
-from vcsync.controllers.disruption.scales import OWNERS, UnknownScale, expected
-from vcsync.controllers.framework import pods
+from vcsync.controllers.disruption.scales import (
+    OWNERS,
+    Foreign,
+    NotAsked,
+    UnknownScale,
+    expected,
+    is_foreign,
+)
+from vcsync.controllers.framework import ownership, pods
 from vcsync.controllers.framework.event_handlers import gathering, own, selecting, standing
 from vcsync.controllers.framework.mirror import Key, key_of, namespace_of
 from vcsync.controllers.framework.plan import (
@@ -31,7 +39,7 @@ from vcsync.kube.cache import Change
 from vcsync.kube.events import EventType, ObjectRef
 from vcsync.kube.resources import POD_DISRUPTION_BUDGETS, PODS
 from vcsync.objects.conditions import Condition, find_condition
-from vcsync.objects.envelope import Envelope, decode
+from vcsync.objects.envelope import Envelope, OwnerReference, decode
 from vcsync.objects.selectors import LabelSelector, compile_selector
 from vcsync.objects.times import time_text
 
@@ -65,15 +73,23 @@ class BudgetStatus(Struct, frozen=True, rename="camel"):
     conditions: list[dict[str, Any]] | None = None
 
 
-def plan(view: View, key: Key) -> Plan:
-    """Count a budget's Pods and write the number that may be evicted; it is 0 while the count is unknown."""
+def plan(view: View, key: Key, foreign: Foreign | None = None) -> Plan:
+    """Count a budget's Pods and write the number that may be evicted; it is 0 while the count is unknown.
+
+    Args:
+        view: the mirrors.
+        key: the budget.
+        foreign: the scales of owners that no mirror has; None: they cannot be asked for.
+    """
     budget = view.of[POD_DISRUPTION_BUDGETS].get(*key)
     if budget is None:
         return NOTHING
     spec, before = decode(budget.spec, BudgetSpec), decode(budget.status, BudgetStatus)
     mine = _pods(view, budget, spec)
     try:
-        count, desired, unmanaged = _demand(view, spec, mine)
+        count, desired, unmanaged = _demand(view, spec, mine, foreign)
+    except NotAsked:
+        return Plan(again=0.0)
     except UnknownScale as error:
         return _failed(budget, before, str(error), view.now)
     disrupted, overdue = _disrupted(before, mine, view.now)
@@ -100,17 +116,32 @@ def _pods(view: View, budget: Envelope, spec: BudgetSpec) -> list[Envelope]:
     return [pod for pod in everyone if selector.matches(pod.labels)]
 
 
-def _demand(view: View, spec: BudgetSpec, mine: Sequence[Envelope]) -> tuple[int, int, list[str]]:
+def foreign_owners(view: View, key: Key) -> list[OwnerReference]:
+    """Return the owners of a budget's Pods whose scales count and that no mirror has, each once."""
+    budget = view.of[POD_DISRUPTION_BUDGETS].get(*key)
+    if budget is None:
+        return []
+    spec = decode(budget.spec, BudgetSpec)
+    if spec.max_unavailable is None and not isinstance(spec.min_available, str):
+        return []
+    owners = map(ownership.controller_of, _pods(view, budget, spec))
+    return list({each.uid: each for each in owners if each is not None and is_foreign(each)}.values())
+
+
+def _demand(
+    view: View, spec: BudgetSpec, mine: Sequence[Envelope], foreign: Foreign | None
+) -> tuple[int, int, list[str]]:
     """Return the expected number of Pods, the required number of healthy ones, and the unmanaged Pods.
 
     Raises:
         UnknownScale: an owner's scale is unknown.
+        NotAsked: an owner's scale was not asked for.
     """
     if spec.max_unavailable is not None:
-        count, unmanaged = expected(view, mine)
+        count, unmanaged = expected(view, mine, foreign)
         return count, max(count - amount(spec.max_unavailable, count, up=True), 0), unmanaged
     if isinstance(spec.min_available, str):
-        count, unmanaged = expected(view, mine)
+        count, unmanaged = expected(view, mine, foreign)
         return count, amount(spec.min_available, count, up=True), unmanaged
     return (0, 0, []) if spec.min_available is None else (len(mine), spec.min_available, [])
 

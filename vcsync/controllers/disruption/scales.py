@@ -1,9 +1,11 @@
 """The number of Pods that the owners of Pods request. Pure.
 
+Owners of Kubernetes' own kinds are mirrored. The scales of others are asked for before; see `foreign_scales`.
+
 Behaviour: Kubernetes' `pkg/controller/disruption`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -26,15 +28,29 @@ class UnknownScale(Exception):
     """An owner does not exist, or its number of replicas is unknown; the text is Kubernetes' message."""
 
 
+class NotAsked(Exception):
+    """The scale of an owner has not been asked for yet, since it owns Pods only since then."""
+
+
+Foreign = Mapping[str, int | str | None]
+"""UID of an owner of another kind -> its replicas; None: it does not exist; a text: why they are unknown."""
+
+
 class _Spec(Struct):
     replicas: int = 1
 
 
-def expected(view: View, pods: Iterable[Envelope]) -> tuple[int, list[str]]:
+def expected(view: View, pods: Iterable[Envelope], foreign: Foreign | None) -> tuple[int, list[str]]:
     """Return the total number of Pods that their owners request, and the names of unmanaged Pods.
+
+    Args:
+        view: the mirrors.
+        pods: the Pods.
+        foreign: the scales of owners that no mirror has; None: they cannot be asked for.
 
     Raises:
         UnknownScale: an owner does not exist, or has no scale.
+        NotAsked: the scale of an owner is missing in `foreign`.
     """
     scales: dict[str, int] = {}
     unmanaged = []
@@ -45,11 +61,30 @@ def expected(view: View, pods: Iterable[Envelope]) -> tuple[int, list[str]]:
             continue
         if controller.uid in scales:
             continue
+        if foreign is not None and is_foreign(controller):
+            scales[controller.uid] = _asked(foreign, controller, pod)
+            continue
         owner = _owner(view, pod, controller)
         if owner is None:
             raise UnknownScale(f'found no controllers for pod "{pod.name}"')
         scales[owner.uid] = decode(owner.spec, _Spec).replicas
     return sum(scales.values()), unmanaged
+
+
+def is_foreign(controller: OwnerReference) -> bool:
+    """Return whether no mirror has the objects of an owner's kind."""
+    return _resource(controller) is None
+
+
+def _asked(foreign: Foreign, controller: OwnerReference, pod: Envelope) -> int:
+    if controller.uid not in foreign:
+        raise NotAsked(controller.uid)
+    replicas = foreign[controller.uid]
+    if isinstance(replicas, str):
+        raise UnknownScale(replicas)
+    if replicas is None:
+        raise UnknownScale(f'found no controllers for pod "{pod.name}"')
+    return replicas
 
 
 def _owner(view: View, pod: Envelope, reference: OwnerReference) -> Envelope | None:

@@ -214,6 +214,9 @@ class Engine:
             context = ReconcileContext(self.view(), self._server.below(f"/tenants/{tenant}"), emit, note)
             return await controller.work(context, Key(tenant, item.namespace, item.name))
         key, decide = Key(tenant, item.namespace, item.name), controller.plan
+        if (first := controller.preparation) is not None:
+            wanted = await self._planner.run(tenant, lambda view: first.wanted(view, key), self.view())
+            await first.read(self._server.below(f"/tenants/{tenant}"), key, wanted)
         plan = await self._planner.run(tenant, lambda view: decide(view, key), self.view())
         steps, whole = first_creations(plan.steps)
         outcome = await self._commit(controller, tenant, steps, plan.finish)

@@ -4,7 +4,7 @@ A controller is a declaration: its watches, the keys that a change concerns, and
 returns actions. The engine executes the actions.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from vcsync.controllers.framework.mirror import Key, namespace_of
 from vcsync.kube.cache import Change
-from vcsync.kube.client import PatchKind, Propagation
+from vcsync.kube.client import Client, PatchKind, Propagation
 from vcsync.kube.errors import ApiError, KubeError
 from vcsync.kube.events import EventType, ObjectRef
 from vcsync.kube.resources import Resource
-from vcsync.objects.envelope import Envelope
+from vcsync.objects.envelope import Envelope, OwnerReference
 
 
 class Objects(Protocol):
@@ -223,6 +223,18 @@ class Watch(Struct, frozen=True):
     fields: str = ""
 
 
+class Preparation(Struct, frozen=True):
+    """Reads what no mirror has before each plan of a controller, and remembers it for the plan.
+
+    Attributes:
+        wanted: returns what is to be read for a key, like a plan.
+        read: reads that from the key's tenant.
+    """
+
+    wanted: Callable[[View, Key], Sequence[OwnerReference]]
+    read: Callable[[Client, Key, Sequence[OwnerReference]], Awaitable[None]]
+
+
 class Controller(Struct, frozen=True):
     """One controller.
 
@@ -231,6 +243,7 @@ class Controller(Struct, frozen=True):
         watches: its watches; its keys are objects of the first one's resource.
         reads: further resources that it reads but that do not trigger it.
         plan: returns the actions for a key; must not change its input.
+        preparation: reads what no mirror has before each plan.
     """
 
     name: str
@@ -238,6 +251,7 @@ class Controller(Struct, frozen=True):
     plan: Callable[[View, Key], Plan]
     reads: tuple[Resource, ...] = ()
     reports: str = ""
+    preparation: Preparation | None = None
 
     @property
     def reporter(self) -> str:

@@ -11,7 +11,8 @@ from vcsync.controllers.clusterroleaggregation.aggregation_controller import CLU
 from vcsync.controllers.cronjob.cronjob_plan import CRON_JOB
 from vcsync.controllers.daemonset.daemonset_plan import daemon_sets
 from vcsync.controllers.deployment.deployment_plan import DEPLOYMENT
-from vcsync.controllers.disruption.disruption_plan import DISRUPTION, DISRUPTION_TARGET
+from vcsync.controllers.disruption.disruption_plan import DISRUPTION_TARGET
+from vcsync.controllers.disruption.foreign_scales import disruption
 from vcsync.controllers.endpoints.endpoints_plan import ENDPOINT
 from vcsync.controllers.endpoints.endpointslice_plan import ENDPOINT_SLICE
 from vcsync.controllers.endpoints.mirroring_plan import ENDPOINT_SLICE_MIRRORING
@@ -81,7 +82,7 @@ def all_controllers(
         ENDPOINT_SLICE,
         ENDPOINT_SLICE_MIRRORING,
         STATEFUL_SET,
-        DISRUPTION,
+        disruption(),
         DISRUPTION_TARGET,
         daemon_sets(),
         node_lifecycle(),

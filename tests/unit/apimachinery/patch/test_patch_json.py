@@ -139,7 +139,7 @@ def test_any_patch_applies_or_is_refused_and_leaves_the_document_alone(
             documents.MERGE,
             b'{"a":' * 300 + b"1" + b"}" * 300,
             400,
-            "error decoding patch: exceeded max depth",
+            "error decoding patch: invalid character '{' exceeded max depth",
         ),
     ],
 )

@@ -159,6 +159,8 @@ REFUSAL_DOMAIN: Final = "refusal.tenancy.x-k8s.io"
 REFUSAL_PREFIX: Final = f"{REFUSAL_DOMAIN}/"
 """Prefix of annotations on a tenant Pod, one per super cluster id: whether that super cluster refused the Pod, and how often it
 has given it back (`vcsync.api.refusals`). Its syncer writes it, and the Pod scheduler when it takes its decision back."""
+COPY_FINALIZER: Final = "tenancy.x-k8s.io/copy"
+"""Finalizer on a tenant Pod of a fixed name that has a super cluster and no node: there may be a copy, so the name stays."""
 SOURCE_UID: Final = "tenancy.x-k8s.io/source-uid"
 """Annotation on a super PersistentVolumeClaim with a source, and on a VolumeSnapshot: UID of the super object it is made from."""
 PROVISIONING_SECONDS: Final = "tenancy.x-k8s.io/provisioning-seconds"

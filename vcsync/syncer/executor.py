@@ -273,7 +273,8 @@ class Executor:
             if await self._bind_with_status(action):
                 return
         await self._post_binding(action)
-        if action.status is not None:
+        # What requires the Pod's version is written when the watch shows the Pod that is bound.
+        if action.status is not None and "resourceVersion" not in action.status["metadata"]:
             await self._patch(
                 Patch(
                     "tenant",

@@ -51,6 +51,7 @@ _IN_TENANTS = frozenset(
         names.DISABLE_DNS_POLICY_MUTATION,
         names.TRANSPARENT_CLUSTER_IP,
         names.NETWORK,
+        names.COPY_FINALIZER,
     }
 )
 _DOMAINS_IN_TENANTS = (

@@ -18,6 +18,7 @@ from vcsync.syncer.kinds import (
     pod_depends,
     pod_ephemeral,
     pod_limits,
+    pod_name,
     pod_policy,
     pod_return,
     pod_status,
@@ -30,6 +31,7 @@ from vcsync.syncer.kinds.plan import (
     EMPTY,
     Action,
     Bind,
+    ConfirmAbsent,
     Create,
     Delete,
     Dependency,
@@ -69,10 +71,17 @@ def plan(v: Envelope | None, p: Envelope | None, context: TenantContext, view: V
         return _without_super_pod(v, context, view)
     identity = metadata.identify(v, p, context)
     if identity is not Identity.OURS:
-        return metadata.settle_identity(PODS, v, p, context) or EMPTY
+        return _not_a_copy(v, p, identity, context)
     if v.deleting or p.deleting:
         return _deleting(v, p, context)
     return _both(v, p, context, view)
+
+
+def _not_a_copy(v: Envelope, p: Envelope, identity: Identity, context: TenantContext) -> Plan:
+    """Return the plan for a Pod whose name another object has in the super cluster."""
+    if identity is Identity.FOREIGN and v.deleting and pod_name.keeps_name(v):
+        return Plan((pod_name.free_name(v),))
+    return metadata.settle_identity(PODS, v, p, context) or EMPTY
 
 
 # --- Without the tenant's Pod ----------------------------------------------------------------------------
@@ -152,7 +161,9 @@ def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
     actions: list[Action] = []
     if secret is not None and not secret.deleting:
         actions.append(Delete("super", SECRETS, namespace, secret.name, secret.uid))
-    if v.finalizers and virtual_node and not _has_ended(v):
+    if pod_name.keeps_name(v):
+        actions += (ConfirmAbsent("super", PODS, namespace, v.name), pod_name.free_name(v))
+    if _waited_for(v) and virtual_node and not _has_ended(v):
         # The owner of a finalizer may wait for a terminal phase, as the Job controller does. The kubelet's last report may
         # have been lost with the super cluster's Pod.
         failed = {"metadata": {"uid": v.uid}, "status": {"phase": "Failed", "message": ENDED_UNSEEN}}
@@ -162,6 +173,11 @@ def _finish_deletion(v: Envelope, context: TenantContext, view: View) -> Plan:
     if v.deletion_grace_seconds != 0 or not v.finalizers:
         actions.append(Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=0))
     return Plan(tuple(actions))
+
+
+def _waited_for(v: Envelope) -> bool:
+    """Return whether finalizers of others keep a Pod."""
+    return any(each != names.COPY_FINALIZER for each in v.finalizers)
 
 
 def _is_scheduled(status: _Status) -> bool:
@@ -239,7 +255,9 @@ def _deleting(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
     want, have = pod_spec(v), pod_spec(p)
     if _is_elsewhere(want, context):
         return _not_ours(v, p, want.node_name, context)
-    actions = _status(v, p, want, have, context, spec_settled=False)
+    # A Pod that is deleted without a node never gets one. Garbage collectors mark it as failed, so its status is left alone.
+    unbound = v.deleting and not want.node_name
+    actions = () if unbound else _status(v, p, want, have, context, spec_settled=False)
     if v.deleting:
         actions += _delete_super(v, p)
     elif not _has_ended(p) and not _has_ended(v):
@@ -253,10 +271,13 @@ def _deleting(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
 def _delete_super(v: Envelope, p: Envelope) -> tuple[Action, ...]:
     """Delete p with v's grace period, and again if the tenant has shortened it since.
 
-    The grace period is at least 1: with 0, p would be gone before the kubelet has stopped its containers.
+    The grace period is at least 1: with 0, p would be gone before the kubelet has stopped its containers. A Pod without a node
+    has 0 in its tenant, whatever its user wants, so p has its own then.
     """
     grace = v.deletion_grace_seconds
-    if grace is not None:
+    if grace == 0 and not pod_return.is_bound(v):
+        grace = limited_grace(p)
+    elif grace is not None:
         grace = max(1, grace)
     if p.deleting:
         granted = p.deletion_grace_seconds
@@ -365,8 +386,9 @@ def _status(
             v, p, gates, context, spec_settled=spec_settled, binding=binding, refused=refused
         )
     body: dict[str, Any] | None = None
-    if changes or status:
-        body = {"metadata": {**changes, "uid": v.uid}}
+    frees = pod_name.without(v) if pod_name.keeps_name(v) and (binding or want.node_name) else {}
+    if changes or status or frees:
+        body = {"metadata": {**changes, **frees, "uid": v.uid}}
         if status:
             body["status"] = status
         if status and gates and "conditions" in status:

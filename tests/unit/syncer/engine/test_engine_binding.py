@@ -149,6 +149,13 @@ async def test_elsewhere_a_binding_does_not_wait(elsewhere: Bench) -> None:
     assert elsewhere.verbs() == ["create binding"]
 
 
+async def test_what_requires_the_version_follows_a_binding_when_the_watch_shows_it(elsewhere: Bench) -> None:
+    """The binding changes the version. With a status alone, no other write is needed."""
+    metadata = {"uid": "u1", "resourceVersion": elsewhere.version, "finalizers": []}
+    await elsewhere.bind("u1", {**RUNNING, "metadata": metadata})
+    assert elsewhere.verbs() == [ONE_WRITE, "create binding"]
+
+
 async def test_a_binding_without_a_status_is_one_write_too(bench: Bench) -> None:
     await bench.bind("u1")
     assert bench.verbs() == [ONE_WRITE]

@@ -284,6 +284,16 @@ class Bench:
             assert after["status"].get("qosClass") == before["status"].get("qosClass")
         self.objects[key] = after
         self._touch(after)
+        self._remove_if_ended(key)
+
+    def _remove_if_ended(self, key: Key) -> None:
+        """Remove an object that is being deleted and that nothing keeps any more."""
+        meta = self.objects[key]["metadata"]
+        ends = "deletionTimestamp" in meta and not meta.get("deletionGracePeriodSeconds")
+        if ends and not meta.get("finalizers"):
+            del self.objects[key]
+            if key[0] == "tenant":
+                self.seen_gone.add(meta["uid"])
 
     def _delete(self, action: Delete) -> None:
         key = (action.side, action.resource.plural, action.namespace, action.name)
@@ -299,9 +309,10 @@ class Bench:
             stored["metadata"]["deletionGracePeriodSeconds"] = grace
             self._touch(stored)
         else:
-            del self.objects[key]
-            if action.side == "tenant":
-                self.seen_gone.add(action.uid)
+            mark = {"deletionTimestamp": "2026-05-01T12:01:00Z", "deletionGracePeriodSeconds": 0}
+            stored["metadata"].update(mark)
+            self._touch(stored)
+            self._remove_if_ended(key)
 
     def _touch(self, stored: dict[str, Any]) -> None:
         stored["metadata"]["resourceVersion"] = str(next(self._uids) + 1000)

@@ -17,10 +17,12 @@ def is_generated(name: str, prefix: str) -> bool:
     given, though one of 900 generated names ends like that.
 
     Args:
-        name: the object's name.
+        name: the object's name; empty if the API server is to generate it.
         prefix: its `metadata.generateName`; empty if it has none.
     """
     stem = prefix[: LONGEST_NAME - SUFFIX]
     suffix = name[len(stem) :]
+    if not name:
+        return True
     given = not stem or not name.startswith(stem) or len(suffix) != SUFFIX
     return not given and not suffix.isdecimal() and all(each in ALPHABET for each in suffix)

@@ -85,13 +85,17 @@ class Await(Struct, frozen=True):
     reason: str
 
 
+class FreeName(Struct, frozen=True):
+    """Let a Pod that is being deleted end, since no super cluster can have a copy of it."""
+
+
 class MarkLost(Struct, frozen=True):
     """Report on the Pod that its super cluster is lost."""
 
     out_of_touch: str
 
 
-Verdict = Assign | Wait | Withdraw | Stand | Await | MarkLost | None
+Verdict = Assign | Wait | Withdraw | Stand | Await | FreeName | MarkLost | None
 """None means that nothing is to be done."""
 
 
@@ -135,6 +139,13 @@ def _await_reason(super_id: str, silence: str) -> str:
     )
 
 
+def _ends_late(super_id: str, silence: str) -> str:
+    return (
+        f"super cluster {super_id} may still run this Pod, which is being deleted, and nobody hears from it: {silence}; the Pod "
+        f"keeps its name until {super_id} answers again or its operator fences it"
+    )
+
+
 def unmarked(pod: Pod, views: Mapping[str, SuperView]) -> bool:
     """Return whether a Pod runs on a super cluster that is lost, and does not say so."""
     view = views.get(pod.bound_to)
@@ -153,8 +164,8 @@ class Space(Struct):
             ended.
         again: whether room was freed meanwhile, so that another search follows.
         patient: a Pod that has waited so long that it holds room, as the last search found.
-        awaiting: name of each Pod that is to leave and waits until its super cluster has given it back -> the reason that was
-            reported if nobody hears from that one; empty otherwise.
+        awaiting: name of each Pod that is to leave and waits until its super cluster has given it back, or that is being deleted
+            and keeps its name -> the reason that was reported if nobody hears from that one; empty otherwise.
     """
 
     shares: dict[str, Share] = {}
@@ -235,9 +246,10 @@ class PodAccounting:
         if not pod.refused or pod.deleting:
             self.stop_standing(pod.key)
         self._refile(pod)
-        if namesake or pod.deleting or pod.needs.node or not pod.label:
+        ends_late = pod.deleting and pod.keeps_name
+        if namesake or not pod.label or ((pod.deleting or pod.needs.node) and not ends_late):
             self._stop_awaiting(pod.key)
-        elif pod.leaving:
+        elif pod.leaving or ends_late:
             self._space(pod.namespace).awaiting.setdefault(pod.name, "")
         self._note_refusals(pod, now)
         let_go = not ((pod.leaving or pod.returned) and not pod.deleting) and self.let_go(pod.key)
@@ -285,12 +297,12 @@ class PodAccounting:
 
     def settled(self, pod: Pod, views: Mapping[str, SuperView]) -> bool:
         """Return whether nothing is to be done with a Pod."""
-        if pod.needs.node:
+        if pod.bound_to in views:
             # This includes Pods that are being deleted: only the syncer that the label names sees the Pod and deletes it.
-            if pod.bound_to not in views:
-                return True
             return pod.label == pod.annotation == pod.bound_to and not unmarked(pod, views)
-        if pod.deleting or pod.needs.gated:
+        if pod.deleting:
+            return not pod.keeps_name
+        if pod.needs.node or pod.needs.gated:
             return True
         if not pod.label or pod.annotation != pod.label or pod.refused or pod.leaving or pod.returned:
             return False
@@ -311,6 +323,8 @@ class PodAccounting:
         """
         if self.settled(pod, views):
             return None
+        if pod.deleting and pod.bound_to not in views:
+            return self._end(pod, views)
         if pod.needs.node:
             assigned = pod.label == pod.annotation == pod.bound_to
             return MarkLost(views[pod.bound_to].out_of_touch) if assigned else Assign(pod.bound_to)
@@ -337,6 +351,16 @@ class PodAccounting:
         if tries_again:
             return Assign(pod.label)
         return Wait(decision, _reasons(decision))
+
+    def _end(self, pod: Pod, views: Mapping[str, SuperView]) -> Verdict:
+        """Return what is to be done with a Pod that is being deleted and keeps its name.
+
+        Its super cluster ends it once there is no copy. Where that one has nothing to say any more, it ends at once.
+        """
+        if not self.is_locked(pod, views):
+            return FreeName()
+        silence = _silence(views[pod.label])
+        return Await(_ends_late(pod.label, silence)) if silence else None
 
     def _take_back(self, pod: Pod, leaves: str, decision: PodDecision) -> Verdict:
         """Return what is to be done with a locked Pod that its super cluster refuses, or that cannot stay there.

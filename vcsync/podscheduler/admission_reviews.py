@@ -4,13 +4,14 @@ Form: Kubernetes' `admission.k8s.io/v1` (`staging/src/k8s.io/api/admission/v1/ty
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER
+from vcsync.objects.generated_names import is_generated
 from vcsync.objects.quantity import InvalidQuantity
 from vcsync.podscheduler.promises import Birth, birth_of
 from vcsync.scheduling.pods import MARKED, PodNeeds, is_plain, pod_needs
@@ -34,6 +35,7 @@ class _Metadata(Struct, gc=False, rename="camel"):
     generate_name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
     owner_references: tuple[_Owner, ...] | None = None
 
 
@@ -71,13 +73,15 @@ class NewPod(Struct, frozen=True):
         birth: what identifies it.
         needs: its needs.
         labels: its labels, by which Services select it.
-        marked: the parts of its metadata that exist, among those that name a super cluster.
+        marked: the parts of its metadata that exist, among those that name a super cluster, and `finalizers`.
+        keeps_name: whether it is to keep its name when it has a super cluster.
     """
 
     birth: Birth
     needs: PodNeeds
     labels: Mapping[str, str]
     marked: tuple[str, ...]
+    keeps_name: bool = False
 
 
 class Asked(Struct, frozen=True):
@@ -136,32 +140,41 @@ def _new_pod(namespace: str, raw: msgspec.Raw) -> NewPod | None:
     needs = pod_needs(spec, metadata.name)
     owners = [owner.uid for owner in metadata.owner_references or ()]
     birth = birth_of(namespace, metadata.name, metadata.generate_name, owners, needs.requests)
-    return NewPod(
-        birth, needs, metadata.labels or {}, tuple(part for part in MARKED if marks[part] is not None)
+    finalizers = metadata.finalizers
+    there = [part for part in MARKED if marks[part] is not None] + ["finalizers"] * (finalizers is not None)
+    keeps_name = not is_generated(metadata.name, metadata.generate_name) and (
+        COPY_FINALIZER not in (finalizers or ())
     )
+    return NewPod(birth, needs, metadata.labels or {}, tuple(there), keeps_name)
 
 
-def answer(uid: str, super_id: str = "", marked: Iterable[str] = ()) -> bytes:
+def answer(uid: str, super_id: str = "", marked: Iterable[str] = (), *, keeps_name: bool = False) -> bytes:
     """Return the answer to a review. It always allows the Pod.
 
     Args:
         uid: UID of the review.
         super_id: the super cluster that the Pod is to name; empty if it is to name none.
         marked: the parts of its metadata that exist; see `NewPod`.
+        keeps_name: whether it is to keep its name.
     """
     response: dict[str, Any] = {"uid": uid, "allowed": True}
     if super_id:
-        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(_patch(super_id, marked)).decode()}
+        patch = _patch(super_id, frozenset(marked), keeps_name=keeps_name)
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
     return _encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def _patch(super_id: str, marked: Iterable[str]) -> bytes:
-    """Return the JSON patch by which a Pod names a super cluster as the scheduler's own patch does."""
-    there = set(marked)
+def _patch(super_id: str, there: Container[str], *, keeps_name: bool) -> bytes:
+    """Return the JSON patch by which a Pod names a super cluster, and keeps its name, as by the scheduler's own patch."""
     key = SUPER_CLUSTER.replace("~", "~0").replace("/", "~1")
-    return _encode([
-        {"op": "add", "path": f"/metadata/{part}/{key}", "value": super_id}
+    added: list[tuple[str, Any]] = [
+        (f"/metadata/{part}/{key}", super_id)
         if part in there
-        else {"op": "add", "path": f"/metadata/{part}", "value": {SUPER_CLUSTER: super_id}}
+        else (f"/metadata/{part}", {SUPER_CLUSTER: super_id})
         for part in MARKED
-    ])  # fmt: skip
+    ]
+    if keeps_name and "finalizers" in there:
+        added.append(("/metadata/finalizers/-", COPY_FINALIZER))
+    elif keeps_name:
+        added.append(("/metadata/finalizers", [COPY_FINALIZER]))
+    return _encode([{"op": "add", "path": path, "value": value} for path, value in added])

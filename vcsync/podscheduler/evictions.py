@@ -17,7 +17,7 @@ from vcsync.kube.errors import Conflict, KubeError, NotFound, TooManyRequests, d
 from vcsync.kube.events import EventRecorder, ObjectRef
 from vcsync.kube.resources import PODS
 from vcsync.objects.times import time_text
-from vcsync.podscheduler.pods import Pod
+from vcsync.podscheduler.pods import Pod, name_release
 from vcsync.podscheduler.stranded import confirmed, replaceable, stranded
 from vcsync.scheduling.failover import moves_after, wave_size
 from vcsync.scheduling.shares import Share
@@ -332,6 +332,8 @@ class PodRemover:
         Raises:
             KubeError: the control plane refused, or did not answer.
         """
+        if pod.keeps_name:  # it was bound just before nobody heard of its super cluster any more
+            await self._client.patch(PODS, pod.name, name_release(pod), pod.namespace)
         try:
             left = await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
             if left is not None:

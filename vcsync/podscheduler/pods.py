@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vcsync.api.names import SUPER_CLUSTER, SUPER_CLUSTER_LOST
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER, SUPER_CLUSTER_LOST
 from vcsync.api.refusals import NOTHING, REFUSED, RETURNED, WITHDRAWN, Said, refusal_annotation, said_by_all
 from vcsync.objects.conditions import Condition
 from vcsync.objects.envelope import Envelope, OwnerReference, decode
@@ -29,6 +29,7 @@ _LONGEST_SHARED = 512  # characters; what is longer counts as the tenant's alone
 _encode = msgspec.json.Encoder().encode
 _PRIORITY = b'"priority":'
 _LOST = SUPER_CLUSTER_LOST.encode()
+_KEEPS_NAME = (COPY_FINALIZER,)
 
 
 class Pod(Struct):
@@ -50,6 +51,7 @@ class Pod(Struct):
         generated: whether its name is generated, so that a Pod which replaces it has another name.
         said: what super clusters that refused it say, by their id.
         priority: its priority in its namespace.
+        finalizers: its finalizers, if they matter: it has no node, or keeps its name.
     """
 
     namespace: str
@@ -67,6 +69,7 @@ class Pod(Struct):
     generated: bool = False
     said: Mapping[str, Said] = _NOT_SAID
     priority: int = 0
+    finalizers: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -92,6 +95,11 @@ class Pod(Struct):
     def returned(self) -> bool:
         """Whether the super cluster that its label names has given it back."""
         return self._state == RETURNED
+
+    @property
+    def keeps_name(self) -> bool:
+        """Whether its API server keeps it when it is deleted, since its super cluster may have a copy."""
+        return COPY_FINALIZER in self.finalizers
 
     def is_evicted_from(self, super_id: str) -> bool:
         """Return whether it is to be evicted if it has to leave a lost super cluster.
@@ -135,8 +143,8 @@ class _Status(Struct, gc=False):
 def slim(pod: Envelope, services: tuple[str, ...] = (), known: Container[str] | None = None) -> Envelope:
     """Return a Pod's envelope for the cache.
 
-    It has only vcsync's label and annotation, the UIDs of its owners, the prefix of a generated name, and the record of
-    `read` as `spec`.
+    It has only vcsync's label and annotation, the UIDs of its owners, the prefix of a generated name, the finalizers of a Pod
+    that has no node or keeps its name, and the record of `read` as `spec`.
 
     Args:
         pod: the Pod.
@@ -163,6 +171,7 @@ def slim(pod: Envelope, services: tuple[str, ...] = (), known: Container[str] | 
         annotations=_only_ours(pod.annotations, known),
         owners=_owners(tuple(owner.uid for owner in pod.owners)),
         generate_name=_prefix(pod.generate_name),
+        finalizers=_finalizers(pod.finalizers, needs.node),
         deletion_timestamp=pod.deletion_timestamp,
         spec=_encode((*record, said, priority) if said or priority else record),
     )
@@ -187,6 +196,7 @@ def read(slimmed: Envelope, seen_at: float) -> Pod:
         is_generated(slimmed.name, slimmed.generate_name),
         record.said,
         record.priority,
+        slimmed.finalizers,
     )
 
 
@@ -195,6 +205,8 @@ def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
 
     A super cluster that has given the Pod back may make a copy again. That one which the Pod leaves has said all there is to
     say, unless it has refused the Pod, which is remembered.
+
+    A Pod of a fixed name keeps its name from now on, since there may be a copy; one without super cluster does not.
     """
     cleared: dict[str, Any] = {}
     left, again = pod.said.get(pod.label, NOTHING), pod.said.get(super_id or "", NOTHING)
@@ -202,14 +214,27 @@ def assignment(pod: Pod, super_id: str | None) -> dict[str, Any]:
         cleared |= refusal_annotation(pod.label, _forgotten(left))
     if super_id and again.state:
         cleared |= refusal_annotation(super_id, _forgotten(again))
+    keeps = bool(super_id) and not (pod.generated or pod.needs.node)
     return {
         "metadata": {
             "uid": pod.uid,
             "resourceVersion": pod.version,
             "labels": {SUPER_CLUSTER: super_id},
             "annotations": {SUPER_CLUSTER: super_id, **cleared},
+            **({} if keeps == pod.keeps_name else _keep_name(pod, keeps=keeps)),
         }
     }
+
+
+def _keep_name(pod: Pod, *, keeps: bool) -> dict[str, Any]:
+    """Return the part of a merge patch of `metadata` by which a Pod keeps its name, or does not any more."""
+    others = [each for each in pod.finalizers if each != COPY_FINALIZER]
+    return {"finalizers": [*others, COPY_FINALIZER] if keeps else others}
+
+
+def name_release(pod: Pod) -> dict[str, Any]:
+    """Return the merge patch that frees the name of a Pod of which there is no copy. It fails if the Pod has changed."""
+    return {"metadata": {"uid": pod.uid, "resourceVersion": pod.version, **_keep_name(pod, keeps=False)}}
 
 
 def _forgotten(said: Said) -> Said:
@@ -285,6 +310,13 @@ def _unschedulable_message(status: bytes) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
     return ""
+
+
+def _finalizers(found: tuple[str, ...], node: str) -> tuple[str, ...]:
+    """Return the finalizers of a Pod that a patch may have to repeat, as one object for most Pods."""
+    if found == _KEEPS_NAME:
+        return _KEEPS_NAME
+    return () if node and COPY_FINALIZER not in found else found
 
 
 def _owners(uids: tuple[str, ...]) -> tuple[OwnerReference, ...]:

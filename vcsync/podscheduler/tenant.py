@@ -23,6 +23,7 @@ from vcsync.objects.times import time_text
 from vcsync.podscheduler.accounting import (
     Assign,
     Await,
+    FreeName,
     MarkLost,
     PodAccounting,
     Stand,
@@ -31,7 +32,16 @@ from vcsync.podscheduler.accounting import (
 )
 from vcsync.podscheduler.claims import Claims, claim_assignment, left_behind
 from vcsync.podscheduler.device_claims import DeviceClaims, device_claim_assignment
-from vcsync.podscheduler.pods import Key, Pod, assignment, lost, read, unschedulable, withdrawal
+from vcsync.podscheduler.pods import (
+    Key,
+    Pod,
+    assignment,
+    lost,
+    name_release,
+    read,
+    unschedulable,
+    withdrawal,
+)
 from vcsync.podscheduler.promises import Birth, Promise, Promises, birth_of
 from vcsync.podscheduler.revisits import ALL, Reason, Revisits
 from vcsync.podscheduler.together import KeptServices
@@ -401,7 +411,7 @@ class TenantPods:
 
         Raises:
             KubeError: the decision could not be written, and is not counted.
-            StillHeld: the Pod or a claim of it may not leave its super cluster yet.
+            StillHeld: the Pod or a claim of it may not leave its super cluster yet, or has to keep its name.
         """
         pod = self.accounting.pods.get(key)
         if pod is None:
@@ -423,6 +433,8 @@ class TenantPods:
                 return self._stand(pod, verdict) if isinstance(verdict, Stand) else self._await(pod, verdict)
             if isinstance(verdict, Wait):
                 return await self._wait(pod, verdict)
+            if isinstance(verdict, FreeName):
+                await self.free_name(pod)
             if isinstance(verdict, MarkLost):
                 change = lost(pod, verdict.out_of_touch, time_text(datetime.now(UTC)))
                 await self._writer.patch_status(pod.namespace, pod.name, change)
@@ -504,6 +516,22 @@ class TenantPods:
             return Outcome("left")
         self._writer.emit(pod, verdict.reason)
         return Outcome("waiting", pod.label, version=pod.version)
+
+    def may_have_a_copy(self, pod: Pod) -> bool:
+        """Return whether the super cluster that the label of a Pod names may have a copy, by what this process has seen."""
+        return self.accounting.is_locked(pod, self._views())
+
+    async def free_name(self, pod: Pod) -> None:
+        """Free the name of a Pod of which no super cluster can have a copy. One that is being deleted ends with that.
+
+        Raises:
+            KubeError: that could not be read or written.
+            StillHeld: its super cluster may have a copy.
+        """
+        there = pod.bound_to if pod.needs.node else pod.label
+        if there and not pod.returned and await self._writer.may_run(pod.namespace, there):
+            raise StillHeld("the Pod", there)
+        await self._writer.patch(pod.namespace, pod.name, name_release(pod))
 
     async def _require_gone(self, pod: Pod) -> None:
         """Return if the super cluster that the label of a Pod names cannot have a copy, by its statement or by live reads.

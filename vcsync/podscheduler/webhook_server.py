@@ -178,7 +178,7 @@ class WebhookServer:
             return _sent(answer(asked.uid))
         super_id = "" if promise is None else promise.super_id
         counts["repeated" if repeated else "placed" if super_id else "left"] += 1
-        return _sent(answer(asked.uid, super_id, pod.marked))
+        return _sent(answer(asked.uid, super_id, pod.marked, keeps_name=pod.keeps_name))
 
 
 class _Refused(Exception):

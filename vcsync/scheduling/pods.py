@@ -15,10 +15,6 @@ from vcsync.scheduling.slices import PODS
 
 MARKED = ("labels", "annotations")
 """Parts of a Pod's metadata that name its super cluster."""
-_RANDOM = frozenset("bcdfghjklmnpqrstvwxz2456789")
-"""Characters at the end of a name that an API server generates."""
-_RANDOM_LENGTH = 5
-_LONGEST_BASE = 58
 _HOST_NAME = "kubernetes.io/hostname"
 _NODE_NAME = "metadata.name"
 _ALWAYS = "Always"
@@ -164,22 +160,6 @@ def pod_needs(spec: bytes, name: str = "", status: bytes = b"") -> PodNeeds:
         pod.runtime_class_name or "",
         _devices(pod, status) if pod.resource_claims else (),
     )
-
-
-def has_fixed_name(name: str, prefix: str) -> bool:
-    """Return whether another Pod may get the name of a Pod, since the API server has not generated it.
-
-    The controller of StatefulSets writes the prefix, too, so it is no proof that a name is generated. Source: Kubernetes'
-    `staging/src/k8s.io/apiserver/pkg/storage/names/generate.go`.
-
-    Args:
-        name: the name; empty if the API server is to generate it.
-        prefix: `metadata.generateName`.
-    """
-    base, random = name[:-_RANDOM_LENGTH], name[-_RANDOM_LENGTH:]
-    generated = bool(prefix) and base == prefix[:_LONGEST_BASE] and _RANDOM.issuperset(random)
-    # An ordinal has digits only.
-    return bool(name) and not (generated and not random.isdigit())
 
 
 def is_plain(pod: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ LONG = "a" * 70 + "-"
         pytest.param("web-abcde", "web-", False, id="name that its creator has given"),
         pytest.param("db-x2kfz", "web-", False, id="name without the prefix"),
         pytest.param("web-x2kfzb", "web-", False, id="name with a longer suffix"),
+        pytest.param("", "web-", True, id="name that the API server is to generate"),
         pytest.param("a" * (LONGEST_NAME - SUFFIX) + "x2kfz", LONG, True, id="long prefix, which was cut"),
     ],
 )

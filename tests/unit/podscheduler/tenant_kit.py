@@ -1,6 +1,7 @@
 """A tenant's Pods in memory, for tests of the Pod scheduler."""
 
 import json
+from collections import Counter
 from typing import Any
 
 from vcsync.api.names import SUPER_CLUSTER
@@ -28,6 +29,7 @@ class Tenant:
         self.fail: list[Exception] = []
         self.queue: list[tuple[tuple[str, str], bool]] = []
         self.version = 0
+        self.made: Counter[str] = Counter()
         self.now = 0.0
         self.later: list[tuple[tuple[str, str], float]] = []
         self.held: set[str] | None = None  # super clusters that hold the namespace by the ledger; None: all
@@ -48,7 +50,10 @@ class Tenant:
     # The API server
 
     def create(self, name: str, cpu: str = "50m", **fields: Any) -> None:
-        metadata = {"name": name, "namespace": NS, "uid": f"uid-{name}", "labels": fields.pop("labels", {})}
+        """Create a Pod. The last five characters of a generated name are the API server's."""
+        self.made[name] += 1
+        uid = f"uid-{name}" if self.made[name] == 1 else f"uid-{name}-{self.made[name]}"
+        metadata = {"name": name, "namespace": NS, "uid": uid, "labels": fields.pop("labels", {})}
         if fields.pop("generated", False):
             metadata["generateName"] = name[:-SUFFIX]
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
@@ -63,8 +68,17 @@ class Tenant:
         return envelope
 
     def delete(self, name: str) -> None:
-        del self.objects[name]
-        self.gone(NS, name, f"uid-{name}")
+        uid = self.objects.pop(name)["metadata"]["uid"]
+        self.gone(NS, name, uid)
+
+    def end(self, name: str) -> None:
+        """Delete a Pod as a user does. Finalizers keep it, and so does its node."""
+        found = self.objects[name]
+        if not (found["metadata"].get("finalizers") or found["spec"].get("nodeName")):
+            self.delete(name)
+            return
+        found["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
+        self.store(name, found)
 
     def observe(self, envelope: Envelope) -> None:
         change = self.cache.observe(slim(envelope))
@@ -89,7 +103,12 @@ class Tenant:
         present = self.objects[name]["metadata"]
         if patch["metadata"]["resourceVersion"] != present["resourceVersion"]:
             raise Conflict(Status(409))
-        self.store(name, merge_patch(self.objects[name], patch))
+        changed = merge_patch(self.objects[name], patch)
+        ends = "deletionTimestamp" in changed["metadata"] and not changed["spec"].get("nodeName")
+        if ends and not changed["metadata"].get("finalizers"):
+            self.delete(name)
+        else:
+            self.store(name, changed)
 
     async def patch_claim(self, claim: Envelope, change: dict[str, Any]) -> None:
         raise AssertionError(f"no claim is expected, {claim.name} was patched: {change}")

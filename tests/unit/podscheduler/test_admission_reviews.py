@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER
 from vcsync.podscheduler.admission_reviews import BadReview, answer, read_review
 from vcsync.podscheduler.promises import Birth
 
@@ -144,3 +144,28 @@ def test_the_answer_allows_the_pod_and_names_the_super_cluster():
 def test_an_answer_names_whatever_uid_was_asked():
     uid = 'a"\\\u2028'
     assert msgspec.json.decode(answer(uid))["response"]["uid"] == uid
+
+
+@pytest.mark.parametrize(
+    ("metadata", "keeps"),
+    [
+        ({"name": "web-0"}, True),
+        ({"name": "web-0", "generateName": "web-"}, True),
+        ({"name": "web-x2z4b", "generateName": "web-"}, False),
+        ({"generateName": "web-"}, False),
+        ({"name": "web-0", "finalizers": [COPY_FINALIZER]}, False),
+    ],
+)
+def test_a_pod_of_a_fixed_name_is_to_keep_it(metadata, keeps):
+    assert read_review(review({"metadata": metadata, "spec": SPEC})).pod.keeps_name is keeps
+
+
+@pytest.mark.parametrize("finalizers", [None, [], ["example.com/held"]])
+def test_the_answer_adds_the_finalizer_to_those_that_exist(finalizers):
+    there = {} if finalizers is None else {"finalizers": finalizers}
+    pod = read_review(review({"metadata": {"name": "web-0", **there}, "spec": SPEC})).pod
+    added = patch_of(answer("u", "r1", pod.marked, keeps_name=pod.keeps_name))[-1]
+    if finalizers is None:
+        assert added == {"op": "add", "path": "/metadata/finalizers", "value": [COPY_FINALIZER]}
+    else:
+        assert added == {"op": "add", "path": "/metadata/finalizers/-", "value": COPY_FINALIZER}

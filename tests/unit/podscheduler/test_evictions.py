@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from vcsync.api.names import COPY_FINALIZER
 from vcsync.api.refusals import RETURNED, WITHDRAWN, Said
 from vcsync.api.specs import STAY, Failover
 from vcsync.kube.errors import Conflict, Forbidden, NotFound, Status, TooManyRequests
@@ -450,7 +451,7 @@ class Server:
         return self.take("delete", options)
 
     async def patch(self, _resource: Any, _name: str, patch: Any, _namespace: str, **options: str) -> None:
-        self.sent.append((options["subresource"], patch))
+        self.sent.append((options.get("subresource", ""), patch))
 
     def emit(self, _subject: Any, _kind: str, reason: str, _message: str, *, now: float) -> None:
         assert now
@@ -497,6 +498,16 @@ async def test_a_confirmed_pod_is_removed_at_once() -> None:
     await server.remover().confirm(pod("a", deleting=True), "fenced")
     assert server.sent == [("delete", {"uid": "uid-a", "grace_seconds": 0})]
     assert (server.events, server.gone) == ([FENCED], ["uid-a"])
+
+
+async def test_a_confirmed_pod_that_was_bound_just_before_does_not_keep_its_name() -> None:
+    server = Server()
+    await server.remover().confirm(
+        pod("a", deleting=True, finalizers=(COPY_FINALIZER, "x.io/held")), "fenced"
+    )
+    [(_, patch), (what, _)] = server.sent
+    assert patch == {"metadata": {"uid": "uid-a", "resourceVersion": "1", "finalizers": ["x.io/held"]}}
+    assert what == "delete"
 
 
 async def test_a_confirmed_pod_that_finalizers_keep_is_marked_as_failed() -> None:

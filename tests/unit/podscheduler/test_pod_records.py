@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER
 from vcsync.objects.envelope import Envelope, OwnerReference, parse
 from vcsync.podscheduler import pods
 from vcsync.podscheduler.pods import assignment, read, slim, unschedulable
@@ -60,6 +60,26 @@ def test_what_pods_of_one_workload_have_in_common_is_shared():
     assert one.generate_name is other.generate_name
 
 
+@pytest.mark.parametrize(
+    ("name", "generated"), [("web-0", False), ("web-x2z4b", True)], ids=["StatefulSet", "ReplicaSet"]
+)
+def test_a_prefix_alone_does_not_make_a_name_a_generated_one(name, generated):
+    labels = {SUPER_CLUSTER: "r1"}
+    pod = read(slim(envelope(metadata={"name": name, "generateName": "web-", "labels": labels})), 0)
+    assert pod.is_evicted_from("r1") is generated, "another one would get its name and run elsewhere"
+
+
+@pytest.mark.parametrize("node", ["", "n.r1"])
+def test_finalizers_are_kept_where_a_patch_repeats_them(node):
+    spec = {"nodeName": node} if node else {}
+    mine, others = [COPY_FINALIZER], ["example.com/held"]
+    for finalizers in (mine, others, [*others, *mine]):
+        kept = slim(envelope(metadata={"finalizers": finalizers}, spec=spec)).finalizers
+        assert kept == (() if node and finalizers == others else tuple(finalizers))
+    one, other = (slim(envelope(metadata={"finalizers": mine})) for _ in range(2))
+    assert one.finalizers is other.finalizers
+
+
 def test_labels_of_one_super_cluster_are_shared():
     one, other = (slim(envelope(metadata={"labels": {SUPER_CLUSTER: "shared"}})) for _ in range(2))
     assert one.labels is other.labels
@@ -89,7 +109,7 @@ def test_deletion_is_seen():
 
 
 def test_patches_contain_the_uid_of_the_pod():
-    pod = read(slim(envelope()), 0)
+    pod = read(slim(envelope(metadata={"generateName": "p-", "name": "p-x2z4b"})), 0)
     assert assignment(pod, "r1") == {
         "metadata": {
             "uid": "u",

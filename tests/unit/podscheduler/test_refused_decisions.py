@@ -387,9 +387,9 @@ class Moves(RuleBasedStateMachine):
         self.tenant.held = {"r1", "r2", "r3"}
         self.tenant.pods.grant(NS, SIZE, self.slices)
         self.tenant.pods.begin()
-        self.copies: dict[
-            str, dict[str, bool]
-        ] = {}  # Pod -> super cluster with a copy -> whether it has a node
+        # UID of a Pod -> super cluster with a copy -> whether it has a node
+        self.copies: dict[str, dict[str, bool]] = {}
+        self.names: dict[str, str] = {}  # UID -> name
         self.numbers = itertools.count()
 
     def work(self) -> None:
@@ -402,72 +402,152 @@ class Moves(RuleBasedStateMachine):
         return [name for name, found in self.tenant.objects.items() if "nodeName" not in found["spec"]]
 
     def in_touch(self, super_id: str) -> bool:
-        return not self.tenant.views[super_id].out_of_touch
+        view = self.tenant.views[super_id]
+        return not (view.out_of_touch or view.fenced)
 
     def reached(self) -> list[str]:
         """Return the Pods without a node whose syncer hears of them."""
         return [name for name in self.pending() if (home := self.tenant.home(name)) and self.in_touch(home)]
 
+    def uid(self, name: str) -> str:
+        return self.tenant.objects[name]["metadata"]["uid"]
+
+    def copies_of(self, name: str) -> dict[str, bool]:
+        return self.copies.setdefault(self.uid(name), {})
+
+    def ending(self, name: str) -> bool:
+        return "deletionTimestamp" in self.tenant.objects[name]["metadata"]
+
+    def names_at(self, super_id: str) -> set[str]:
+        """Return the names that copies have on a super cluster."""
+        return {self.names[uid] for uid, found in self.copies.items() if super_id in found}
+
     @rule(cpu=st.sampled_from(["20m", "50m", "100m", "300m"]), generated=st.booleans())
     def create(self, cpu: str, generated: bool) -> None:
-        if len(self.tenant.objects) < 12:
-            suffix = "-bcdfg" if generated else ""
-            self.tenant.create(f"p{next(self.numbers)}{suffix}", cpu, generated=generated)
-            self.work()
+        if len(self.tenant.objects) >= 12:
+            return
+        taken = self.tenant.objects
+        fixed = next(name for number in itertools.count() if (name := f"set-{number}") not in taken)
+        name = f"p{next(self.numbers)}-bcdfg" if generated else fixed
+        self.tenant.create(name, cpu, generated=generated)
+        self.names[self.uid(name)] = name
+        self.work()
 
     @rule(data=st.data())
     def sync(self, data: st.DataObject) -> None:
-        """The syncer of the Pod's super cluster acts once, as `pod_return` does."""
+        """The syncer of the Pod's super cluster acts once, as `pod_return` does, or `pod_name`."""
         names = self.reached()
         if not names:
             return
         name = data.draw(st.sampled_from(names))
         home = self.tenant.home(name)
-        said, copies = self.tenant.said(name, home), self.copies.setdefault(name, {})
-        if said.state == WITHDRAWN:
+        said, copies = self.tenant.said(name, home), self.copies_of(name)
+        if self.ending(name):
+            if home in copies:
+                del copies[home]  # its grace period is over
+            else:
+                self.tenant.delete(name)
+        elif said.state == WITHDRAWN:
             if not copies.get(home):
                 copies.pop(home, None)
                 self.tenant.give_back(name)
-        elif said.state != RETURNED and home not in copies and self.slices.get(home):
+        elif said.state != RETURNED and name not in self.names_at(home) and self.slices.get(home):
             copies[home] = False
         self.work()
+
+    @rule(super_id=st.sampled_from(["r1", "r2", "r3"]))
+    def end_orphans(self, super_id: str) -> None:
+        """A syncer ends the copies of Pods that are gone in the tenant."""
+        there = {self.uid(name) for name in self.tenant.objects}
+        for uid in self.copies if self.in_touch(super_id) else ():
+            if uid not in there:
+                self.copies[uid].pop(super_id, None)
 
     @rule(data=st.data())
     def run(self, data: st.DataObject) -> None:
         """A super cluster's own scheduler finds a node for a copy. Nobody has to hear of it."""
         waiting = [
-            (name, home) for name, found in self.copies.items() for home, runs in found.items() if not runs
+            (uid, home) for uid, found in self.copies.items() for home, runs in found.items() if not runs
         ]
         if waiting:
-            name, home = data.draw(st.sampled_from(waiting))
-            self.copies[name][home] = True
+            uid, home = data.draw(st.sampled_from(waiting))
+            self.copies[uid][home] = True
 
     @rule(data=st.data(), reason=st.sampled_from([QUOTA, ADMISSION, UNSCHEDULABLE]))
     def refuse(self, data: st.DataObject, reason: str) -> None:
-        names = self.reached()
+        names = [name for name in self.reached() if not self.ending(name)]
         if names:
             name = data.draw(st.sampled_from(names))
             home = self.tenant.home(name)
-            if not self.tenant.said(name, home).state and not self.copies.get(name, {}).get(home):
+            if not self.tenant.said(name, home).state and not self.copies_of(name).get(home):
                 self.tenant.refuse(name, reason)
                 self.work()
 
     @rule(data=st.data())
     def bind(self, data: st.DataObject) -> None:
-        names = [name for name in self.reached() if self.copies.get(name, {}).get(self.tenant.home(name))]
+        names = [
+            name
+            for name in self.reached()
+            if self.copies_of(name).get(self.tenant.home(name)) and not self.ending(name)
+        ]
         if names:
             name = data.draw(st.sampled_from(names))
-            self.tenant.objects[name]["spec"]["nodeName"] = f"node.{self.tenant.home(name)}"
-            self.tenant.store(name, self.tenant.objects[name])
+            found = self.tenant.objects[name]
+            found["spec"]["nodeName"] = f"node.{self.tenant.home(name)}"
+            found["metadata"].pop("finalizers", None)
+            self.tenant.store(name, found)
             self.work()
 
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
+        """A user deletes a Pod. Its copy ends later, and another Pod may get its name at once if the API server lets it."""
         if self.tenant.objects:
-            name = data.draw(st.sampled_from(sorted(self.tenant.objects)))
-            self.copies.pop(name, None)
+            self.tenant.end(data.draw(st.sampled_from(sorted(self.tenant.objects))))
+            self.work()
+
+    @rule(data=st.data(), goal=st.sampled_from(["r1", "r2", "r3"]))
+    def exchange(self, data: st.DataObject, goal: str) -> None:
+        """A StatefulSet's Pod has a copy and is deleted, the slices move, and its controller makes another one if it can."""
+        fixed = [name for name in self.reached() if name.startswith("set-") and self.copies_of(name)]
+        if not fixed:
+            return
+        name = data.draw(st.sampled_from(fixed))
+        self.tenant.end(name)
+        self.distribute({"r1": 0, "r2": 0, "r3": 0, goal: 2})
+        if name not in self.tenant.objects:
+            self.tenant.create(name, "20m")
+            self.names[self.uid(name)] = name
+            self.work()
+
+    @rule(data=st.data())
+    def stop(self, data: st.DataObject) -> None:
+        """A syncer ends a Pod with a node that is being deleted."""
+        ending = [
+            name
+            for name, found in self.tenant.objects.items()
+            if self.ending(name) and "nodeName" in found["spec"] and self.in_touch(self.tenant.home(name))
+        ]
+        if ending:
+            name = data.draw(st.sampled_from(ending))
+            self.copies.pop(self.uid(name), None)
             self.tenant.delete(name)
             self.work()
+
+    @rule(super_id=st.sampled_from(["r1", "r2", "r3"]), fenced=st.booleans())
+    def fence(self, super_id: str, fenced: bool) -> None:
+        """An operator says that nothing runs on a super cluster. Pods with a node there that are being deleted end."""
+        view = self.tenant.views[super_id]
+        if fenced and self.in_touch(super_id):
+            return
+        self.tenant.views[super_id] = replace(view, fenced=fenced)
+        if fenced:
+            for found in self.copies.values():
+                found.pop(super_id, None)
+            for name, found in list(self.tenant.objects.items()):
+                if self.ending(name) and found["spec"].get("nodeName") == f"node.{super_id}":
+                    self.tenant.delete(name)
+        self.tenant.pods.pool_changed(frozenset({super_id}))
+        self.work()
 
     @rule(super_id=st.sampled_from(["r1", "r2", "r3"]))
     def change(self, super_id: str) -> None:
@@ -488,9 +568,10 @@ class Moves(RuleBasedStateMachine):
         """A syncer ends the copies of a namespace without slices, and releases its finalizer."""
         if super_id in self.slices or not self.in_touch(super_id):
             return
-        for name, found in self.copies.items():
-            if found.pop(super_id, False) and name in self.tenant.objects:
-                self.tenant.delete(name)
+        uids = {self.uid(name): name for name in self.tenant.objects}
+        for uid, found in self.copies.items():
+            if found.pop(super_id, False) and uid in uids:
+                self.tenant.delete(uids[uid])
         self.tenant.held.discard(super_id)
         self.tenant.pods.released(NS)
         self.work()
@@ -525,6 +606,23 @@ class Moves(RuleBasedStateMachine):
         assert all(len(found) <= 1 for found in self.copies.values()), self.copies
 
     @invariant()
+    def no_name_has_two_copies(self) -> None:
+        held = [self.names[uid] for uid, found in self.copies.items() for _ in found]
+        assert len(held) == len(set(held)), self.copies
+
+    @invariant()
+    def a_pod_ends_unless_its_super_cluster_may_run_it(self) -> None:
+        for name in self.pending():
+            if self.ending(name):
+                home, told = (
+                    self.tenant.home(name),
+                    [text for about, text in self.tenant.events if about == name],
+                )
+                assert self.tenant.holds(NS, home)
+                assert not self.tenant.views[home].fenced
+                assert self.in_touch(home) or any("keeps its name until" in text for text in told)
+
+    @invariant()
     def no_share_holds_more_than_its_slices(self) -> None:
         used = dict.fromkeys(self.most, 0)
         for name, found in self.tenant.objects.items():
@@ -537,6 +635,8 @@ class Moves(RuleBasedStateMachine):
     def every_refusal_ends_in_another_try_or_a_stated_wait(self) -> None:
         accounting = self.tenant.pods.accounting
         for name in self.pending():
+            if self.ending(name):
+                continue
             home = self.tenant.home(name)
             said = self.tenant.said(name, home) if home else NOTHING
             waits = (NS, name) in accounting.waiting(NS)

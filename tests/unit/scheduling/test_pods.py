@@ -3,7 +3,7 @@ import json
 import msgspec
 import pytest
 
-from vcsync.scheduling.pods import PodNeeds, has_fixed_name, pod_needs, pod_requests, super_of_node
+from vcsync.scheduling.pods import PodNeeds, pod_needs, pod_requests, super_of_node
 
 MI = 1024 * 1024 * 1000
 
@@ -191,21 +191,3 @@ def test_needs_can_be_encoded_and_decoded():
 def test_a_pod_may_exclude_super_clusters(spec, accepted):
     needs = pod_needs(json.dumps(spec).encode())
     assert {super_id for super_id in ("r1", "r2", "r3") if needs.accepts(super_id)} == accepted
-
-
-@pytest.mark.parametrize(
-    ("name", "prefix", "fixed"),
-    [
-        ("db", "", True),
-        ("web-0", "web-", True),  # of a StatefulSet
-        ("web-24567", "web-", True),  # of one with many replicas
-        ("web-x2z4b", "web-", False),
-        ("web-5d4c8b7d9f-x2z4b", "web-5d4c8b7d9f-", False),
-        ("x" * 58 + "bcdfg", "x" * 60, False),  # API servers shorten the prefix
-        ("db-x2z4b", "web-", True),
-        ("web-aeiou", "web-", True),  # no API server generates vowels
-        ("", "web-", False),  # to be generated
-    ],
-)
-def test_a_name_is_fixed_unless_an_api_server_has_generated_it(name, prefix, fixed):
-    assert has_fixed_name(name, prefix) is fixed

@@ -10,11 +10,12 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER
 from vcsync.apimachinery.strategy import Object
 from vcsync.apiserver.admission.framework.plugin import Lookup, creates
 from vcsync.apiserver.request.scope import Admission
 from vcsync.apiserver.storage.interface import Outcome, StoreError, StoreUnavailable
+from vcsync.objects.generated_names import is_generated
 from vcsync.scheduling.pods import MARKED, is_plain
 
 ANSWER_SECONDS = 0.05
@@ -89,7 +90,7 @@ class PodPlacement:
         self._lookup = lookup
 
     async def __call__(self, admission: Admission) -> None:
-        """Set the label and the annotation that the scheduler would write, if it would place the Pod now."""
+        """Set the label, the annotation and the finalizer that the scheduler would write, if it would place the Pod now."""
         if not creates(admission, "pods") or admission.dry_run or admission.new is None:
             return
         pod, tenant = admission.new, admission.scope.tenant
@@ -106,8 +107,7 @@ class PodPlacement:
             return
         admission.scope.tentative.append(_PromisedPod(promise))
         if promise.super_id:
-            for part in MARKED:
-                pod["metadata"][part] = {**(pod["metadata"].get(part) or {}), SUPER_CLUSTER: promise.super_id}
+            _mark(pod["metadata"], promise.super_id)
 
     async def _ask(  # noqa: PLR0917 - the arguments of `promise`
         self,
@@ -128,6 +128,16 @@ class PodPlacement:
             return None
 
 
+def _mark(metadata: Object, super_id: str) -> None:
+    """Set the super cluster of a Pod, in place. One of a fixed name keeps its name from now on."""
+    for part in MARKED:
+        metadata[part] = {**(metadata.get(part) or {}), SUPER_CLUSTER: super_id}
+    present = metadata.get("finalizers") or []
+    fixed = not is_generated(metadata["name"], metadata.get("generateName") or "")
+    if fixed and COPY_FINALIZER not in present:
+        metadata["finalizers"] = [*present, COPY_FINALIZER]
+
+
 class _PromisedPod:
     """Tells the scheduler what becomes of a Pod; see `tentative.Tentative`."""
 
@@ -146,6 +156,10 @@ class _PromisedPod:
             metadata[part] = left
             if not left:
                 del metadata[part]
+        kept = [each for each in metadata.get("finalizers") or () if each != COPY_FINALIZER]
+        metadata["finalizers"] = kept
+        if not kept:
+            del metadata["finalizers"]
 
     def follow(self, transaction: asyncio.Future[Outcome]) -> None:
         """See `Tentative.follow`."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from vcsync.api.names import COPY_FINALIZER
 from vcsync.apiserver.storage.interface import NARROW, Compare, Delete, Put, Record, Store
 
 BUILT_IN = frozenset(
@@ -23,9 +24,10 @@ BUILT_IN = frozenset(
         "kubernetes.io/pvc-protection",
         "orphan",
         "service.kubernetes.io/load-balancer-cleanup",
+        COPY_FINALIZER,
     }
 )
-"""Finalizers of kube-controller-manager and kube-apiserver."""
+"""Finalizers of kube-controller-manager, kube-apiserver and vcsync's own on Pods: nobody makes another Pod of a name."""
 
 LAST = ("apiextensions.k8s.io/customresourcedefinitions", "core/namespaces")
 """Kinds that other objects need in order to be served; they are deleted last."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from asked_plane import Everybody, ask
 
-from vcsync.api.names import SUPER_CLUSTER
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER
 from vcsync.apimachinery.errors import StatusError
 from vcsync.apiserver.admission import pod_placement
 from vcsync.apiserver.admission.framework.plugin import Lookup
@@ -129,8 +129,9 @@ class Plane:
         if self.refuses:
             raise StatusError(403, "Forbidden", "a webhook denied the request")
 
-    async def create(self, query="", *, labels=None, annotations=None, generate="", **spec):
+    async def create(self, query="", *, labels=None, annotations=None, finalizers=None, generate="", **spec):
         metadata = {"labels": labels or {}, "annotations": annotations or {}}
+        metadata |= {"finalizers": finalizers} if finalizers else {}
         metadata |= {"generateName": generate} if generate else {"name": "web"}
         body = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
         return await ask(self.chain, "POST", PODS + query, body)
@@ -168,6 +169,24 @@ async def test_other_labels_and_annotations_stay(plane):
     assert made["metadata"]["annotations"] == {"note": "mine", SUPER_CLUSTER: "r1"}
 
 
+async def test_a_pod_of_a_fixed_name_keeps_it_from_its_creation_on(plane):
+    made = await plane.create(finalizers=["example.com/held"])
+    assert made["metadata"]["finalizers"] == ["example.com/held", COPY_FINALIZER]
+    made = await plane.create(generate="web-")
+    assert "finalizers" not in made["metadata"]
+
+
+async def test_a_deleted_pod_goes_with_the_write_that_frees_its_name(plane):
+    await plane.create()
+    gone = await ask(plane.chain, "DELETE", f"{PODS}/web", {"gracePeriodSeconds": 0})
+    assert (gone.status, (await plane.stored())["deletionGracePeriodSeconds"]) == (200, 0)
+    assert (await plane.create()).status == 409, "a namesake waits"
+    merge = {"content_type": "application/merge-patch+json"}
+    freed = await ask(plane.chain, "PATCH", f"{PODS}/web/status", {"metadata": {"finalizers": []}}, **merge)
+    assert freed.status == 200
+    assert (await plane.create()).status == 201
+
+
 async def test_a_generated_name_is_known_to_the_scheduler(plane):
     made = await plane.create(generate="web-")
     assert plane.scheduler.asked[0][3] == made["metadata"]["name"]
@@ -197,6 +216,7 @@ async def test_a_promise_that_does_not_hold_any_more_is_not_written(plane):
     made = await plane.create(labels={"app": "web"})
     assert made["metadata"]["labels"] == {"app": "web"}
     assert "annotations" not in made["metadata"]
+    assert "finalizers" not in made["metadata"]
     assert marks(await plane.stored()) == [None, None]
 
 

@@ -94,6 +94,15 @@ async def test_the_node_and_the_status_are_one_write(bench: Bench) -> None:
     assert int(found["metadata"]["resourceVersion"]) == int(version) + 1
 
 
+async def test_the_write_takes_finalizers_off(bench: Bench) -> None:
+    body = {"metadata": {"name": "p", "finalizers": ["example.com/held", "tenancy.x-k8s.io/copy"]}}
+    body["spec"] = {"containers": [{"name": "c", "image": "i"}]}
+    made = (await bench.ask("POST", f"{CORE}/pods", body)).body
+    version = made["metadata"]["resourceVersion"]
+    left = {"resourceVersion": version, "finalizers": ["example.com/held"]}
+    assert (await bench.patch(metadata=left)).body["metadata"]["finalizers"] == ["example.com/held"]
+
+
 async def test_the_result_is_that_of_two_writes(bench: Bench) -> None:
     """Apart from the name, the times and the versions."""
     await bench.pod()

@@ -34,10 +34,11 @@ from vcsync.podscheduler.admission_reviews import NewPod
 from vcsync.podscheduler.claims import Claims, Clones, slim_claim, slim_snapshot, snapshot_source
 from vcsync.podscheduler.device_claims import DeviceClaims, slim_device_claim
 from vcsync.podscheduler.evictions import Evictions, PodRemover, Stand
+from vcsync.podscheduler.finished_names import FinishedNames
 from vcsync.podscheduler.pods import FINISHED, Key, slim
 from vcsync.podscheduler.promises import Promise
 from vcsync.podscheduler.settings import Settings
-from vcsync.podscheduler.tenant import Outcome, PodClient, TenantPods
+from vcsync.podscheduler.tenant import Outcome, PodClient, StillHeld, TenantPods
 from vcsync.podscheduler.together import KeptServices, slim_service
 from vcsync.podscheduler.webhook_callers import Callers
 from vcsync.podscheduler.webhook_endpoint import lead_service
@@ -156,13 +157,15 @@ class TenantSession:
             holds=self._holds,
         )
         self.remover = PodRemover(handle.client, self.events, self.reflector.observe_gone)
+        self.finished_names = FinishedNames(handle.client, self.pods, StillHeld)
         self._clones = Clones()
         self._restored = Clones(snapshot_source)
         self._holders: dict[str, frozenset[str]] = {}
 
     def hold(self, namespace: str, super_ids: frozenset[str]) -> None:
         """Set the super clusters that may have objects of a namespace, and enqueue what may leave others now."""
-        if self._holders.get(namespace, frozenset()) == super_ids:
+        before = self._holders.get(namespace, frozenset())
+        if before == super_ids:
             return
         if super_ids:
             self._holders[namespace] = super_ids
@@ -170,6 +173,8 @@ class TenantSession:
             self._holders.pop(namespace, None)
         self.pods.claims_may_move(namespace)
         self.pods.released(namespace)
+        if before - super_ids:
+            self.finished_names.look_again()
 
     def held(self, namespace: str) -> frozenset[str]:
         """Return the super clusters that may have objects of a namespace."""
@@ -312,6 +317,7 @@ class Leadership:
         self.latency_sum = 0.0
         self._open: dict[str, tuple[object, ...]] = {}
         self._able: dict[str, tuple[object, ...]] = {}
+        self._run_pods: frozenset[str] = frozenset()  # super clusters that may run Pods
 
     async def run(self) -> None:
         """Schedule until cancelled. Decisions begin when the whole ledger and pool have been read."""
@@ -429,6 +435,7 @@ class Leadership:
                 self.work.queue.set_limit(handle.key, self._settings.per_tenant)
                 handle.ready()
                 session.pods.begin()
+                tasks.create_task(session.finished_names.run())
                 self._by_name.setdefault(session.name, []).append(session)
                 if self._settings.webhook is not None:
                     tasks.create_task(self.callers.follow(handle.key, partial(_expect, session)))
@@ -544,12 +551,16 @@ class Leadership:
             for view in views
         }
         more_able = [super_id for super_id, found in able.items() if found != self._able.get(super_id)]
+        run_pods = frozenset(view.id for view in views if not view.fenced)
+        fewer, self._run_pods = self._run_pods - run_pods, run_pods
         self._open, self._able = now_open, able
         for session in self.tenants.values():
             if changed:
                 session.pods.pool_changed(changed)
             for super_id in more_able:
                 session.pods.capacity_changed(super_id)
+            if fewer:
+                session.finished_names.look_again()
 
     # One Pod
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from vcsync.api.conditions import Condition
 from vcsync.api.fields import Quantity
-from vcsync.api.names import SUPER_CLUSTER, drain_finalizer
+from vcsync.api.names import COPY_FINALIZER, SUPER_CLUSTER, drain_finalizer
 from vcsync.api.objects import NamespacePlacement, SuperCluster
 from vcsync.api.refusals import (
     ADMISSION,
@@ -403,6 +403,20 @@ def test_a_terminating_pod_on_a_lost_super_cluster_waits_for_its_end_or_a_fence(
     assert "vcsync super fence" not in story(NOW)
     supers = {"r1": super_cluster("r1", fenced=True)}
     assert "super fence" not in story(later)
+
+
+def test_a_pod_that_is_deleted_before_it_has_a_node_keeps_its_name() -> None:
+    metadata = {"labels": {SUPER_CLUSTER: "r1"}, "deletionTimestamp": TIME, "finalizers": [COPY_FINALIZER]}
+    pod = {"metadata": metadata, "status": {"phase": "Pending"}}
+    supers = {"r1": super_cluster("r1")}
+
+    def story(now: datetime) -> str:
+        return " ".join(pod_story("acme/shop/p", pod, placement({}), supers, now, ledger=NOTHING_DEALT))
+
+    assert "It keeps its name until r1 has ended its copy there, if there is one." in story(NOW)
+    later = story(NOW + timedelta(hours=1))
+    assert "It ends when r1 answers again and it has ended there, or when 'vcsync super fence r1'" in later
+    assert "goes elsewhere" not in later
 
 
 def test_a_fenced_super_cluster_is_explained() -> None:

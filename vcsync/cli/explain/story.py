@@ -156,16 +156,8 @@ def pod_story(
             f"Pod {name} is {phase}: it belongs to super cluster {super_id} and has no node there yet."
         )
         story += _scheduling(status)
-        if placement is not None and not placement.status.placements.get(super_id):
-            story.append(
-                f"Its namespace has no slices on {super_id} any more. The Pod goes elsewhere when {super_id} has confirmed that "
-                "it does not run there."
-            )
-        if _is_out_of_touch(super_id, supers, now) and not supers[super_id].spec.fenced:
-            story.append(
-                f"Super cluster {super_id} may run it already. Until it answers again, the Pod goes elsewhere only if "
-                f"'vcsync super fence {super_id}' confirms that nothing runs there."
-            )
+        if not metadata.get("deletionTimestamp"):
+            story += _leaving(placement, super_id, supers, now)
     if not spec.get("nodeName"):
         story += _refusals(metadata, super_id)
     if super_id:
@@ -178,11 +170,32 @@ def pod_story(
     story += _containers(status)
     if metadata.get("deletionTimestamp"):
         story.append(f"It has been terminating since {metadata['deletionTimestamp']}.")
-        if super_id and spec.get("nodeName") and _is_out_of_touch(super_id, supers, now):
+        keeps_name = names.COPY_FINALIZER in (metadata.get("finalizers") or ())
+        if super_id and (spec.get("nodeName") or keeps_name) and _is_out_of_touch(super_id, supers, now):
             story.append(
                 f"It ends when {super_id} answers again and it has ended there, or when 'vcsync super fence {super_id}' confirms "
                 "that nothing runs there."
             )
+        elif super_id and keeps_name:
+            story.append(f"It keeps its name until {super_id} has ended its copy there, if there is one.")
+    return story
+
+
+def _leaving(
+    placement: NamespacePlacement | None, super_id: str, supers: Mapping[str, SuperCluster], now: datetime
+) -> list[str]:
+    """Describe what keeps a Pod without a node on its super cluster."""
+    story = []
+    if placement is not None and not placement.status.placements.get(super_id):
+        story.append(
+            f"Its namespace has no slices on {super_id} any more. The Pod goes elsewhere when {super_id} has confirmed that "
+            "it does not run there."
+        )
+    if _is_out_of_touch(super_id, supers, now) and not supers[super_id].spec.fenced:
+        story.append(
+            f"Super cluster {super_id} may run it already. Until it answers again, the Pod goes elsewhere only if "
+            f"'vcsync super fence {super_id}' confirms that nothing runs there."
+        )
     return story
 
 

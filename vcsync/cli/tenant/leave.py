@@ -25,6 +25,7 @@ from vcsync.registration import manifests
 from vcsync.registration.cluster_identity import cluster_uid
 from vcsync.registration.issued import TENANTS
 from vcsync.registration.kubeconfigs import Admin, read_admin
+from vcsync.registration.pod_names import free_names
 from vcsync.registration.registered import find, is_managed
 from vcsync.registration.removal import removal_waits_for
 from vcsync.tenancy.proof import recorded_uid
@@ -55,7 +56,7 @@ _timeout = click.option(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Administrator's kubeconfig of the tenant: also remove its placement webhook.",
+    help="Administrator's kubeconfig of the tenant: also remove its placement webhook, and vcsync's finalizer from its Pods.",
 )
 @meta_option
 def remove(tenant: str, wait: bool, timeout: float, kubeconfig: Path | None, meta: str | None) -> None:
@@ -75,9 +76,12 @@ async def _remove(tenant: str, wait: bool, seconds: float, admin: Admin | None, 
                 f"tenant {tenant} is managed by its Tenant object, which would register it again: 'kubectl delete tenant "
                 f"{tenant}' or 'vcsync tenant delete {tenant}' deletes it"
             )
+        vc = await find(client, tenant)
         await _end_placement(client, tenant, admin)
         if not await _leave_pool(client, tenant, wait, seconds):
             raise FailedError(f"tenant {tenant} is not in the pool; 'vcsync tenant list' shows all tenants")
+    if wait and admin is not None and vc is not None:
+        await _free_names(vc, admin)
     if wait:
         say(f"tenant {tenant} is removed")
     else:
@@ -101,6 +105,14 @@ async def _end_placement(client: Client, tenant: str, admin: Admin | None) -> No
                 f"--kubeconfig leads to a control plane that is not tenant {tenant}'s; nothing was removed"
             )
         await placement_webhook.remove_from(control_plane)
+
+
+async def _free_names(vc: VirtualCluster, admin: Admin) -> None:
+    """Remove the finalizer of Pods that may have had copies, now that no super cluster has any."""
+    async with admin_client(admin.path, vc.name) as control_plane:
+        freed = await free_names(control_plane)
+    if freed:
+        say(f"Pods that have no finalizer {names.COPY_FINALIZER} any more: {freed}")
 
 
 async def _leave_pool(client: Client, tenant: str, wait: bool, seconds: float) -> bool:

@@ -30,7 +30,18 @@ from tests.real.failure_kit import (
     told_to_leave,
     uids,
 )
-from tests.real.pool.pool_kit import Json, Pool, Space, condition, deployment, is_running, items, super_of
+from tests.real.pool.pool_kit import (
+    Json,
+    Pool,
+    Space,
+    condition,
+    deployment,
+    is_running,
+    items,
+    phase,
+    pod,
+    super_of,
+)
 from tests.real.waiting import eventually
 from vcsync.api import names
 from vcsync.podscheduler.evictions import EVICTED, FENCED
@@ -201,6 +212,40 @@ def test_a_fence_ends_stateful_pods_and_nothing_of_them_is_left_when_it_is_lifte
     eventually(lambda: space.stands_on() == {"r1", "r3"}, RETURN_SECONDS)
     eventually(lambda: copies(pool, space) == names_of(space.pods()))
     assert uids(space.pods("db")) == uids(replaced)
+
+
+def test_a_name_that_is_deleted_before_its_pod_has_a_node_is_free_after_a_fence(
+    pool: Pool, space: Space
+) -> None:
+    """The copy may have started there. The tenant's garbage collector marks the Pod as failed meanwhile."""
+    pool.supers["r2"].pause("kube-scheduler")
+    try:
+        space.apply(pod("solo", on="r2"))
+        eventually(lambda: space.there("r2", "pods", "solo"))
+        pool.supers["r2"].kill("kube-apiserver")
+        try:
+            eventually(lambda: health(pool, "r2") == {"Lost"}, LOSS_SECONDS)
+            space.kubectl("delete", "pod", "solo", "--grace-period=0", "--force", "--wait=false")
+            eventually(lambda: phase(space.get("pods", "solo")) == "Failed", LOSS_SECONDS)
+            told = eventually(lambda: space.events("solo", "FailedScheduling"))
+            assert (
+                "the Pod keeps its name until r2 answers again or its operator fences it"
+                in told[-1]["message"]
+            )
+            story = pool.system.vcsync("explain", "pod", f"acme/{space.name}/solo")
+            assert "or when 'vcsync super fence r2' confirms that nothing runs there" in story
+            assert space.get("pods", "solo") is not None
+
+            pool.system.vcsync("super", "fence", "r2")
+            eventually(lambda: space.get("pods", "solo") is None, RETURN_SECONDS)
+            space.apply(pod("solo"))
+            assert super_of(space.running("solo", RETURN_SECONDS)) in ("r1", "r3")
+        finally:
+            pool.supers["r2"].start("kube-apiserver")
+            eventually(lambda: lifted(pool, "r2"), RETURN_SECONDS)
+    finally:
+        pool.supers["r2"].resume("kube-scheduler")
+    eventually(lambda: copies(pool, space) == names_of(space.pods()), RETURN_SECONDS)
 
 
 def refusal(pool: Pool, *command: str) -> str:

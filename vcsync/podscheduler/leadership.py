@@ -155,6 +155,7 @@ class TenantSession:
             promise_counts=leadership.promise_counts,
             services=self._kept,
             holds=self._holds,
+            on_unseen=self._look_for_finished,
         )
         self.remover = PodRemover(handle.client, self.events, self.reflector.observe_gone)
         self.finished_names = FinishedNames(handle.client, self.pods, StillHeld)
@@ -179,6 +180,9 @@ class TenantSession:
     def held(self, namespace: str) -> frozenset[str]:
         """Return the super clusters that may have objects of a namespace."""
         return self._holders.get(namespace, frozenset())
+
+    def _look_for_finished(self) -> None:
+        self.finished_names.look_again()
 
     def _holds(self, namespace: str, super_id: str) -> bool:
         return super_id in self._holders.get(namespace, ())

@@ -139,6 +139,7 @@ class TenantPods:
         devices: the tenant's ResourceClaims.
         services: the tenant's Services that keep their Pods together.
         holds: returns whether a super cluster may have objects of a namespace, by the ledger.
+        on_unseen: called when a Pod is not followed any more that keeps its name for no super cluster. It may exist.
     """
 
     def __init__(  # noqa: PLR0917 - parts, each of its own type
@@ -156,7 +157,9 @@ class TenantPods:
         devices: DeviceClaims | None = None,
         services: KeptServices | None = None,
         holds: Callable[[str, str], bool] = lambda _namespace, _super_id: True,
+        on_unseen: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_unseen = on_unseen
         self._suspended = suspended
         self._claims = claims or Claims()
         self._devices = devices or DeviceClaims()
@@ -184,13 +187,21 @@ class TenantPods:
         """Count a change of a Pod (in the form of `slim`)."""
         self._seen(change)
         if change.new is None:
-            if change.old is not None and self.accounting.remove(change.old.key):
-                self._freed(change.old.namespace)
+            if change.old is not None:
+                self._lost_sight(change.old.key)
             return
         pod = read(change.new, self._clock())
         if self.accounting.update(pod):
             self._freed(pod.namespace)
         self._enqueue_unless_settled(pod)
+
+    def _lost_sight(self, key: Key) -> None:
+        """Forget a Pod that is gone, or has finished."""
+        pod = self.accounting.pods.get(key)
+        if pod is not None and pod.keeps_name and not self.may_have_a_copy(pod):
+            self._on_unseen()
+        if self.accounting.remove(key):
+            self._freed(key[0])
 
     def claim_changed(self, namespace: str, name: str, resource: Resource = PERSISTENT_VOLUME_CLAIMS) -> None:
         """Look again at the Pods that use a claim."""

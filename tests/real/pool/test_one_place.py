@@ -14,7 +14,7 @@ from pool_kit import Json, Pool, Space, annotation, is_running, super_of
 
 from tests.real.failure_kit import stateful_set
 from tests.real.waiting import eventually
-from vcsync.api.names import REFUSAL_PREFIX, UID
+from vcsync.api.names import COPY_FINALIZER, REFUSAL_PREFIX, UID
 
 
 class Copies:
@@ -115,3 +115,37 @@ def test_no_pod_of_a_new_stateful_set_runs_twice_when_its_slices_move_in_the_sam
             eventually(lambda: len(on(space, "r2")) == 8, 150)
         assert copies.looks
         assert copies.doubled == set()
+
+
+@pytest.mark.timeout(300)
+def test_the_name_of_a_pod_that_is_deleted_while_it_starts_is_free_when_its_copy_has_ended(
+    pool: Pool,
+) -> None:
+    """A StatefulSet makes a Pod of the same name at once, and the slices have moved meanwhile."""
+    with pool.space() as space:
+        space.pin(r1=2)
+        eventually(lambda: space.placements() == {"r1": 2})
+        pool.supers["r1"].pause("kube-scheduler")
+        try:
+            space.apply(stateful_set("web", 1))
+            eventually(lambda: space.there("r1", "pods", "web-0"))
+            first = (space.get("pods", "web-0") or {})["metadata"]
+            assert first["finalizers"] == [COPY_FINALIZER]
+            with Copies(space).watching() as copies:
+                with stopped(pool, "syncer-r1"):
+                    pool.supers["r1"].resume("kube-scheduler")
+                    eventually(lambda: is_running(space.there("r1", "pods", "web-0")))
+                    move(space)
+                    eventually(lambda: space.placements() == {"r2": 2})
+                    space.kubectl("delete", "pod", "web-0", "--grace-period=0", "--force", "--wait=false")
+                    time.sleep(5)
+                    kept = (space.get("pods", "web-0") or {})["metadata"]
+                    assert (kept["uid"], "deletionTimestamp" in kept) == (first["uid"], True)
+                    assert space.there("r2", "pods", "web-0") is None
+                [second] = eventually(lambda: on(space, "r2"), 120)
+            assert second["metadata"]["uid"] != first["uid"]
+            assert "finalizers" not in second["metadata"], "a node keeps it now"
+            assert copies.looks
+            assert copies.doubled == set()
+        finally:
+            pool.supers["r1"].resume("kube-scheduler")

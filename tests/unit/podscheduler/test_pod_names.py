@@ -173,3 +173,17 @@ async def test_a_finalizer_of_the_tenants_own_keeps_no_pod_without_super_cluster
     tenant.end(SET)
     await tenant.settle()
     assert SET not in tenant.objects
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_pod_that_is_not_followed_any_more_is_looked_for_if_its_name_may_be_free(tenant, held):
+    """The garbage collector has marked it as failed before the scheduler has freed its name."""
+    unseen = []
+    tenant.pods._on_unseen = lambda: unseen.append(SET)
+    tenant.create(SET)
+    tenant.create("web-x2z4b", generated=True)
+    await tenant.settle()
+    tenant.held = {"r1"} if held else set()
+    for name in (SET, "web-x2z4b"):
+        tenant.delete(name)
+    assert unseen == ([] if held else [SET])

@@ -24,6 +24,7 @@ OF_TENANTS = {
     "apimachinery/cel/spelling.py _TOKEN": _POSITIONS,
     "apimachinery/schema/scalars.py _DIGIT": _HOT,
     "apimachinery/schema/scalars.py _EXPONENT": _HOT,
+    "apimachinery/schema/scalars.py _FINE": _HOT,
     "apimachinery/schema/scalars.py _MICROS": _HOT,
     "apimachinery/schema/scalars.py _QUANTITY": _HOT,
     "apimachinery/schema/scalars.py _STEPS": _POSITIONS,

@@ -214,6 +214,9 @@ def _read(
     find = _with_others(find, expected)
     try:
         parsed = _parse(body, form, look=look, expected=expected, find=find)
+    except gojson.NoFloat as error:
+        # Go reads the kind of a body before its numbers.
+        raise _Undecodable(str(error), _identity(gojson.loads_written(body)[0], expected)) from None
     except UNREADABLE as error:
         claimed = error.claimed if isinstance(error, protobuf.ProtobufError) else ("", "", "")
         prefix = "couldn't get version/kind; json parse error: " if isinstance(error, gojson.NotJSON) else ""

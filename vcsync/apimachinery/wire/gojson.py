@@ -97,9 +97,13 @@ def _settled(value: Any) -> Any:
         raise no_float(error) from None
 
 
-def no_float(error: numbers.OutOfRange) -> NotJSON:
+class NoFloat(NotJSON):
+    """A number of an untyped document is no float64."""
+
+
+def no_float(error: numbers.OutOfRange) -> NoFloat:
     """Return the error of Go's decoder about a number of an untyped document that is no float64."""
-    return NotJSON(
+    return NoFloat(
         f"json: cannot unmarshal number {str(error)[:LONGEST_NUMBER]} into Go value of type float64"
     )
 

@@ -15,7 +15,7 @@ from vcsync.apiserver.handlers.subresources import MAX_BODY
 ROOM = Path(vcsync.apiserver.__file__).parent
 DECODERS = {"read_object", "read_as", "read_options", "read_patch", "read_applied"}
 """Functions that decode a body."""
-FORMATS = {"gojson.loads", "goyaml.loads", "protobuf.decode"}
+FORMATS = {"gojson.loads", "gojson.loads_written", "goyaml.loads", "protobuf.decode"}
 PATCHES = {"handlers/patch.py", "handlers/subresources.py", "registry/bound_status.py"}
 """Modules whose calls of `patched` decode a body."""
 ELSEWHERE = {
@@ -109,7 +109,7 @@ LONG = [
 def threads(monkeypatch):
     """The threads that decode bodies."""
     used = set()
-    for module, name in ((gojson, "loads"), (goyaml, "loads")):
+    for module, name in ((gojson, "loads"), (gojson, "loads_written"), (goyaml, "loads")):
         plain = getattr(module, name)
 
         def loads(data, *rest, plain=plain):

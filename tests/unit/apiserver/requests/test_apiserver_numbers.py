@@ -104,7 +104,8 @@ async def test_a_fraction_in_an_integer_is_refused(api, gauges):
 async def test_a_number_that_is_no_float64_is_refused(api, gauges):
     found = await api("POST", gauges, gauge(b'"spec":{"free":{"n":1e400}}'))
     assert found.status == 400
-    assert "json: cannot unmarshal number 1e400 into Go value of type float64" in found.body["message"]
+    why = "json: cannot unmarshal number 1e400 into Go value of type float64"
+    assert found.body["message"] == f'Gauge in version "v1" cannot be handled as a Gauge: {why}'
 
 
 def deployment(replicas: bytes) -> bytes:

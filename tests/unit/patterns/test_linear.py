@@ -65,6 +65,8 @@ def test_each_pattern_answers_as_re_does(use: Use) -> None:
         pattern, _ = value(use)
     except NameError:
         return  # The pattern is an argument of a function.
+    if r"\p{" in pattern:
+        return  # `re` has no classes of all letters.
     new, old = linear(pattern), re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), re.ASCII)
     beginnings, units, ends = texts_of(pattern)
     units = [*units[:15], "\x85", "\u2028", "\x1c", "İ", "\u017f"]

@@ -3,7 +3,6 @@
 import ipaddress
 from collections.abc import Callable
 from datetime import date
-from urllib.parse import urlsplit
 
 from vcsync.apimachinery.wire.values import BadValue, duration_of
 from vcsync.patterns.linear import linear
@@ -13,10 +12,14 @@ _UUID = f"(?i){_HEX}{{8}}-?{_HEX}{{4}}-?%s-?%s-?{_HEX}{{12}}"
 _ANY4 = f"{_HEX}{{4}}"
 _VARIANT = f"[89ab]{_HEX}{{3}}"
 _SHORT = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_HOSTNAME = (
-    r"([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?(\.[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*)|"
-    r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)*)\.?"
+_NAME = r"a-zA-Z0-9\p{S}\p{L}"
+_HOSTNAME = linear(
+    rf"[{_NAME}](?:-?[{_NAME}]*)?|(?:[{_NAME}](?:[-{_NAME}]*[{_NAME}])?\.)+[a-zA-Z\p{{L}}][a-zA-Z\p{{L}}]+"
 )
+"""A label with one hyphen at most, after its first character, or labels of which the last has two letters at least.
+
+Lengths are checked apart: repetitions of classes of all letters make a pattern too large.
+"""
 _CARD = linear(
     r"(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|"
     r"3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11})"
@@ -24,8 +27,16 @@ _CARD = linear(
 _CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _WRONG_ESCAPE = linear("%[0-9a-fA-F]?(?:[^0-9a-fA-F]|$)")
 _SCHEME = linear("[a-zA-Z][a-zA-Z0-9+.-]*:")
-_ADDRESS = linear(r"(?:[^<>@]*<)?([^<>@\s\v]+)@([^<>@\s\v]+?)>?")
+_QUOTED = r'"(?:[^"\\\r\n]|\\[ -~\t])+"'
+_ADDRESS = linear(rf"(?:[^<>@]*<)?({_QUOTED}|[^<>@\s\v]+)@([^<>@\s\v]+?)>?")
 _DOTTED = linear(r"[^\s\v()<>\[\]:;@\\,.\"]+(\.[^\s\v()<>\[\]:;@\\,.\"]+)*")
+_QUOTED_LOCAL = linear(_QUOTED)
+_USER = linear(r"(?:[A-Za-z0-9._:~!$&'()*+,;=@-]|%[0-9a-fA-F]{2})*")
+_HOST = linear(r"(?:[^\x00-\x7f]|[A-Za-z0-9_.~!$&'()*+,;=\[\]<>\"-]|%[89a-fA-F][0-9a-fA-F]|%25)*(?::[0-9]*)?")
+"""A host as Go's net/url accepts it: escapes are for bytes beyond ASCII only."""
+_HEX_DIGITS = linear("[0-9a-fA-F]+")
+_MAC_GROUPS = ((":", 2), ("-", 2), (".", 4))
+_MAC_DIGITS = (12, 16, 40)
 _SPACES_AND_DASHES = str.maketrans("", "", " \t\n\v\f\r-")
 _ISBN10 = linear("(?:[0-9]{9}X|[0-9]{10})")
 _ISBN13 = linear("[0-9]{13}")
@@ -44,7 +55,10 @@ def _like(pattern: str) -> Callable[[str], bool]:
 
 
 def _hostname(text: str) -> bool:
-    return len(text) <= 255 and _like(_HOSTNAME)(text) and all(len(each) <= 63 for each in text.split("."))
+    """Check a host name as `strfmt.IsHostname` does. Lengths are in bytes."""
+    if _HOSTNAME.fullmatch(text) is None:
+        return False
+    return len(text.encode()) <= 255 and all(len(each.encode()) <= 63 for each in text.split("."))
 
 
 def _sloppy(text: str) -> str:
@@ -78,26 +92,64 @@ def _cidr(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 -- raises when it is no number
-    except ValueError:
+    """Check a URI as Go's `url.ParseRequestURI` does: an absolute path, or a scheme with anything, or with a host."""
+    if any(ord(each) < 0x20 or ord(each) == 0x7F for each in text):
         return False
-    if (
-        any(ord(each) < 0x20 or ord(each) == 0x7F for each in text)
-        or " " in parts.netloc
-        or _WRONG_ESCAPE.search(text)
-    ):
-        return False
-    return text.startswith("/") or (bool(parts.scheme) and _SCHEME.match(text) is not None)
+    scheme = _SCHEME.match(text)
+    rest = text[scheme.end() :] if scheme is not None else text
+    if scheme is not None and not rest.startswith("/"):
+        return True
+    path = rest.partition("?")[0]
+    if scheme is not None and path.startswith("//"):
+        authority, slash, path = path[2:].partition("/")
+        path = slash + path
+        user, _, host = authority.rpartition("@")
+        if _USER.fullmatch(user) is None or not _is_host(host):
+            return False
+    return (scheme is not None or text == "*" or path.startswith("/")) and not _WRONG_ESCAPE.search(path)
+
+
+def _is_host(host: str) -> bool:
+    if not host.startswith("["):
+        return _HOST.fullmatch(host) is not None
+    address, closed, port = host[1:].rpartition("]")
+    digits = port.removeprefix(":")
+    return (
+        bool(closed)
+        and _address(address.partition("%25")[0], 6)
+        and (port == digits == "" or digits.isdecimal() or port == ":")
+    )
 
 
 def _email(text: str) -> bool:
+    """Check an address as Go's `mail.ParseAddress` does, without comments and encoded words."""
     match = _ADDRESS.fullmatch(text)
     if match is None or ("<" in text) != text.endswith(">"):
         return False
     local, domain = match[1], match[2]
-    return _DOTTED.fullmatch(local) is not None and _DOTTED.fullmatch(domain) is not None
+    if _QUOTED_LOCAL.fullmatch(local) is None and _DOTTED.fullmatch(local) is None:
+        return False
+    if domain.startswith("[") and domain.endswith("]"):
+        return _is_ip(domain[1:-1])
+    return _DOTTED.fullmatch(domain) is not None
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _mac(text: str) -> bool:
+    """Check a hardware address as Go's `net.ParseMAC` does: six, eight or twenty bytes, with separators or without."""
+    for separator, size in _MAC_GROUPS:
+        if text[size : size + 1] == separator:
+            groups = text.split(separator)
+            hexadecimal = all(len(each) == size and _HEX_DIGITS.fullmatch(each) for each in groups)
+            return hexadecimal and len(groups) * size in _MAC_DIGITS
+    return len(text) in _MAC_DIGITS and _HEX_DIGITS.fullmatch(text) is not None
 
 
 def _isbn10(text: str) -> bool:
@@ -174,9 +226,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "ipv4": _ipv4,
     "ipv6": lambda text: _address(text, 6),
     "cidr": _cidr,
-    "mac": _like(
-        r"([0-9A-Fa-f]{2}[:-]){5}([0-9A-Fa-f]{2}[:-]){0,14}[0-9A-Fa-f]{2}|([0-9A-Fa-f]{4}\.){2,9}[0-9A-Fa-f]{4}"
-    ),
+    "mac": _mac,
     "uuid": _like(_UUID % (_ANY4, _ANY4)),
     "uuid3": _like(_UUID % (f"3{_HEX}{{3}}", _ANY4)),
     "uuid4": _like(_UUID % (f"4{_HEX}{{3}}", _VARIANT)),
@@ -185,7 +235,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "isbn10": _isbn10,
     "isbn13": _isbn13,
     "creditcard": _creditcard,
-    "ssn": _like(r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
+    "ssn": _like(r"\d{3}[- ]\d{2}[- ]\d{4}"),
     "hexcolor": _like("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "rgbcolor": _like(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"),
     "byte": _byte,

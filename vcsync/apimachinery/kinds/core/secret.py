@@ -10,6 +10,7 @@ from vcsync.apimachinery.errors import FieldError
 from vcsync.apimachinery.gotext import json_type
 from vcsync.apimachinery.kinds.common.defaults import fill
 from vcsync.apimachinery.kinds.common.kind import Kind
+from vcsync.apimachinery.kinds.core import tls_pairs
 from vcsync.apimachinery.kinds.core.immutable_data import MOST_DATA, decoded, frozen
 from vcsync.apimachinery.strategy import Context
 from vcsync.apimachinery.validation import names
@@ -44,7 +45,8 @@ def _json_object(path: str, data: Object, key: str) -> Findings:
         yield errors.wrong(here, _REDACTED, f"json: {message}")
 
 
-_SECRET_NEEDS = {"kubernetes.io/tls": ("tls.crt", "tls.key")}
+_TLS = "kubernetes.io/tls"
+_SECRET_NEEDS = {_TLS: ("tls.crt", "tls.key")}
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
@@ -82,6 +84,15 @@ def _secret_update(new: Object, old: Object) -> list[FieldError]:
     ]
 
 
+def _secret_warnings(new: Object, _: Object | None) -> list[str]:
+    """Return why a Secret of type `kubernetes.io/tls` makes no TLS server (`warningsForSecret`)."""
+    if text(new, "type") != _TLS:
+        return []
+    data = part(new, "data")
+    found = tls_pairs.complaint(decoded(data.get("tls.crt") or ""), decoded(data.get("tls.key") or ""))
+    return [found] if found else []
+
+
 def _secret_prepare_update(new: Object, old: Object, _: Context) -> None:
     if not text(new, "type") and "type" in old:
         new["type"] = old["type"]
@@ -94,6 +105,7 @@ KIND = Kind(
     default=_secret_default,
     prepare_update=_secret_prepare_update,
     validate=lambda found: list(_secret_findings(found)),
+    warnings=_secret_warnings,
     validate_update=_secret_update,
     fields=lambda found: {"type": text(found, "type")},
     columns={"Name": cells.name, "Type": cells.field("type"), "Data": cells.count("data"), "Age": cells.age},

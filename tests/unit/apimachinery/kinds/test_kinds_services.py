@@ -80,6 +80,23 @@ def test_ports_of_one_number_share_a_node_port() -> None:
     assert held(made) == {"ip/10.0.0.1", "port/30000", "port/30001"}
 
 
+def test_a_new_service_cannot_give_two_ports_one_node_port() -> None:
+    for protocols, numbers, refused in (
+        (("UDP", "UDP"), (53, 54), True),
+        (("UDP", "TCP"), (53, 54), True),
+        (("UDP", "TCP"), (53, 53), False),
+    ):
+        ports = [
+            {"name": protocol.lower() + str(at), "port": number, "protocol": protocol, "nodePort": 30003}
+            for at, (protocol, number) in enumerate(zip(protocols, numbers, strict=True))
+        ]
+        made = service(type="NodePort", ports=ports)
+        taken = allocate(made, None, NETWORK, first)
+        told = "spec.ports[1].nodePort: Invalid value: 30003: provided port is already allocated"
+        assert [str(each) for each in taken.findings] == ([told] if refused else [])
+        assert refused or allocate(made, made, NETWORK, first).findings == ()
+
+
 def test_what_a_service_holds_it_need_not_take_again() -> None:
     old = service(type="NodePort")
     allocate(old, None, NETWORK, first)

@@ -20,6 +20,7 @@ from vcsync.apimachinery.kinds.core.service_network import (
 )
 from vcsync.apimachinery.validation.fields import Object, items, number, part, text
 
+_TAKEN = "provided port is already allocated"
 Choose = Callable[[int], int]
 """(n) -> a random integer from 0 to n-1."""
 
@@ -105,7 +106,8 @@ def allocate(
             if wrong:
                 return Allocation(findings=tuple(wrong))
             claims.extend(found)
-    found, wrong = _ports(spec, kept, network, partial(_chosen, network, choose, avoid))
+    chosen = partial(_chosen, network, choose, avoid)
+    found, wrong = _ports(spec, kept, network, chosen, creates=old is None)
     if wrong and not dry_run:
         return Allocation(findings=tuple(wrong))
     return Allocation(claims=(*claims, *found))
@@ -207,9 +209,15 @@ def _gives(cidr: str, asked: str) -> bool:
 
 
 def _ports(
-    spec: Object, kept: frozenset[str], network: Network, chosen: Callable[[Collection[str]], int]
+    spec: Object,
+    kept: frozenset[str],
+    network: Network,
+    chosen: Callable[[Collection[str]], int],
+    *,
+    creates: bool,
 ) -> tuple[list[Claim], list[FieldError]]:
     claims: dict[str, Claim] = {}
+    users: dict[int, int] = {}
     if needs_node_port(spec):
         free = text(spec, "type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False
         by_port = {
@@ -225,6 +233,10 @@ def _ports(
                 each["nodePort"] = known or chosen(claims)
                 by_port[number(each, "port")] = each["nodePort"]
             wrong = _claim_port(claims, kept, network, path, each["nodePort"], asked=bool(asked))
+            user = users.setdefault(each["nodePort"], number(each, "port"))
+            if creates and user != number(each, "port"):
+                # Only entries with one port number share a node port of a new Service (`initNodePorts`).
+                wrong = errors.wrong(path, each["nodePort"], _TAKEN)
             if wrong:
                 return [], [wrong]
     if needs_health_check(spec):
@@ -259,7 +271,5 @@ def _claim_port(
         valid = f"{network.first_port}-{network.last_port}"
         message = f"provided port is not in the valid range. The range of valid ports is {valid}"
         return errors.wrong(path, port, message)
-    claims[key] = Claim(
-        key, errors.wrong(path, port, "provided port is already allocated") if asked else None
-    )
+    claims[key] = Claim(key, errors.wrong(path, port, _TAKEN) if asked else None)
     return None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vcsync.apimachinery.kinds.behaviours import BEHAVIOURS
-from vcsync.apimachinery.kinds.core import pod_updates
+from vcsync.apimachinery.kinds.core import pod_defaults, pod_updates
 from vcsync.apimachinery.kinds.core.pod import KIND
 from vcsync.apimachinery.strategy import Context, User
 
@@ -229,3 +229,17 @@ def test_an_empty_overhead_of_a_template_is_none() -> None:
     found = {"metadata": {"name": "t"}, "template": {"metadata": {}, "spec": spec}}
     BEHAVIOURS["", "PodTemplate"].default(found)
     assert "overhead" not in found["template"]["spec"]
+
+
+def test_annotations_that_stood_for_init_containers_are_dropped_from_pods_and_templates():
+    old = {
+        "pod.beta.kubernetes.io/init-containers": "[]",
+        "pod.alpha.kubernetes.io/init-container-statuses": "[]",
+    }
+    for default in (pod_defaults.pod, pod_defaults.template):
+        alone: dict[str, Any] = {"metadata": {"annotations": {**old}}}
+        default(alone)
+        assert alone["metadata"] == {}
+        mixed: dict[str, Any] = {"metadata": {"annotations": {**old, "own": "x"}}}
+        default(mixed)
+        assert mixed["metadata"] == {"annotations": {"own": "x"}}

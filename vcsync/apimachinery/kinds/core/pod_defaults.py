@@ -45,6 +45,7 @@ def _pull_policy(image: str) -> str:
 
 def pod(found: Object) -> None:
     """Set the defaults of a Pod."""
+    _drop_annotations(found)
     _addresses(part(found, "status"))
     spec = found.get("spec")
     if not isinstance(spec, dict):
@@ -59,6 +60,24 @@ def pod(found: Object) -> None:
     pod_spec(spec)
     if (spec["terminationGracePeriodSeconds"] or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
+
+
+_INIT_CONTAINERS = tuple(
+    f"pod.{version}.kubernetes.io/init-{what}"
+    for version in ("alpha", "beta")
+    for what in ("containers", "container-statuses")
+)
+
+
+def _drop_annotations(found: Object) -> None:
+    """Remove annotations that stood for init containers before Kubernetes 1.8 (`dropInitContainerAnnotations`)."""
+    annotations = part(found, "metadata", "annotations")
+    if annotations and not annotations.keys().isdisjoint(_INIT_CONTAINERS):
+        kept = {name: each for name, each in annotations.items() if name not in _INIT_CONTAINERS}
+        if kept:
+            found["metadata"]["annotations"] = kept
+        else:
+            del found["metadata"]["annotations"]
 
 
 def _addresses(status: Object) -> None:
@@ -90,7 +109,10 @@ def _host_ports(spec: Object) -> None:
 
 def template(found: Object | None) -> None:
     """Set the defaults of a pod template."""
-    if isinstance(found, dict) and isinstance(found.get("spec"), dict):
+    if not isinstance(found, dict):
+        return
+    _drop_annotations(found)
+    if isinstance(found.get("spec"), dict):
         pod_spec(found["spec"])
 
 

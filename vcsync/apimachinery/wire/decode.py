@@ -4,7 +4,7 @@ The behaviour is that of apimachinery's serializers and apiserver's `transformDe
 """
 
 import contextlib
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from vcsync.apimachinery import numbers, tenant_marks
@@ -225,7 +225,7 @@ def _read(
     if not version and not expected.custom:
         raise _Undecodable(f"Object 'apiVersion' is missing in '{body.decode('utf-8', 'replace')}'", claimed)
     obj: Object = parsed.value or {}
-    strict = [_YAML_ERRORS + "\n  ".join(parsed.yaml_duplicates)] if parsed.yaml_duplicates else []
+    strict = yaml_errors(parsed.yaml_duplicates)
     if expected.custom:
         if not obj.get("kind"):
             raise _Undecodable(f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
@@ -246,6 +246,11 @@ def _read(
         kind,
         tuple(findings),
     )
+
+
+def yaml_errors(repeated: Sequence[str]) -> list[str]:
+    """Return the finding about keys of a YAML body that occur twice, or nothing."""
+    return [_YAML_ERRORS + "\n  ".join(repeated)] if repeated else []
 
 
 def _settled(obj: Object, claimed: tuple[str, str, str]) -> Object:

@@ -3,8 +3,11 @@
 It processes the events of the parser, with limits on depth, size and alias expansion, because tenants send the bodies.
 """
 
+import base64
+import binascii
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import yaml
@@ -21,12 +24,26 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d?-\d\d?(?:$|[Tt ])", re.ASCII)
-_STRING_TAG = "tag:yaml.org,2002:str"
-_BINARY_TAG = "tag:yaml.org,2002:binary"
+_TAG = "tag:yaml.org,2002:"
+_STRING_TAG, _BINARY_TAG, _TIME_TAG = f"{_TAG}str", f"{_TAG}binary", f"{_TAG}timestamp"
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    f"{_TAG}bool": (bool,),
+    f"{_TAG}int": (int,),
+    f"{_TAG}float": (int, float),
+    f"{_TAG}null": (type(None),),
+    _TIME_TAG: (str,),
+}
+"""Tag -> types of values that may have it. Values with other tags are texts, as in Go."""
+_NO_NUMBERS: Mapping[str, str] = {
+    **dict.fromkeys((f"{sign}.{name}" for sign in ("", "+") for name in ("inf", "Inf", "INF")), "+Inf"),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), "-Inf"),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), "NaN"),
+}
+"""Numbers of YAML that JSON lacks, and their names in Go."""
 
 
 class NotYAML(ValueError):
-    """A text is not YAML, or has no JSON equivalent. The message begins with `yaml: `, as in Go."""
+    """A text is not YAML, or has no JSON equivalent. The message is that of Go."""
 
 
 class Document(NamedTuple):
@@ -47,6 +64,8 @@ def loads(data: bytes) -> Document:
         text = data.decode("utf-8", "replace")
         loader = yaml.CSafeLoader(text)
         return _Builder(_events(loader)).document()
+    except yaml.reader.ReaderError:
+        raise NotYAML("yaml: control characters are not allowed") from None
     except yaml.MarkedYAMLError as error:
         raise NotYAML(_message(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -168,15 +187,33 @@ def _key(value: Any) -> str:
 
 def _scalar(event: Any) -> Any:
     text = event.value
-    if event.style or event.tag not in (None, "!"):
-        return _tagged(event.tag, text) if not event.style or event.tag else text
-    return _plain(text)
+    if event.tag is None:
+        return text if event.style else _plain(text)
+    return _tagged(event.tag, text)
 
 
-def _tagged(tag: str | None, text: str) -> Any:
-    if tag in (None, "!", _STRING_TAG, _BINARY_TAG):
+def _tagged(tag: str, text: str) -> Any:
+    if tag == _BINARY_TAG:
+        return _binary(text)
+    if tag not in _TYPES:
         return text
-    return _plain(text)
+    value = text if tag == _TIME_TAG and _TIME.match(text) else _plain(text)
+    if type(value) not in _TYPES[tag]:
+        found = next(name for name, types in _KINDS if isinstance(value, types))
+        raise NotYAML(f"yaml: cannot decode !!{found} `{text[:_SHOWN]}` as a !!{tag.removeprefix(_TAG)}")
+    return value
+
+
+_SHOWN = 100
+"""Most characters of a scalar that a message quotes."""
+_KINDS = (("bool", bool), ("int", int), ("float", float), ("str", str), ("null", type(None)))
+
+
+def _binary(text: str) -> str:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode("utf-8", "replace")
+    except binascii.Error:
+        raise NotYAML("yaml: !!binary value contains invalid base64 data") from None
 
 
 def _plain(text: str) -> Any:
@@ -191,11 +228,12 @@ def _plain(text: str) -> Any:
         number = _integer(text)
         if number is not None:
             return numbers.integer(number)
-    if _FLOAT.fullmatch(text):
-        try:
-            return numbers.number(text)
-        except numbers.OutOfRange:
-            raise NotYAML("yaml: number is out of range") from None
+    plain = text.replace("_", "") if text[0] in "+-0123456789" else text
+    if _FLOAT.fullmatch(plain):
+        with contextlib.suppress(numbers.OutOfRange):  # Go keeps the text of a number that is no float64
+            return numbers.number(plain)
+    if text in _NO_NUMBERS:
+        raise NotYAML(f"json: unsupported value: {_NO_NUMBERS[text]}")
     return text
 
 

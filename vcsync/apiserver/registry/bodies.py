@@ -34,7 +34,9 @@ def read_object(scope: Scope, body: bytes, content_type: str, validation: str) -
         except DecodeError as why:
             raise decode.refusal(found.kind, resource.version, resource.kind, str(why)) from None
         if strict and findings:
-            raise decode.strict_error(resource.kind, resource.version, resource.kind, tuple(findings))
+            unknown = findings[len(found.findings) :]
+            repeated = decode.yaml_errors(found.findings) if form == "yaml" else list(found.findings)
+            raise decode.strict_error(resource.kind, resource.version, resource.kind, (*repeated, *unknown))
     if validation != "Ignore":
         scope.warn(findings)
     ensure_metadata(obj)

@@ -274,10 +274,10 @@ def test_repeated_keys_of_yaml_are_reported() -> None:
         "a: *b",
         "{a: b",
         "? [a]\n: b",
-        "a: 1e999",
+        "a: !!binary x",
         "\x00",
     ],
-    ids=["bomb", "deep", "unknown alias", "open", "key", "infinite", "control"],
+    ids=["bomb", "deep", "unknown alias", "open", "key", "binary", "control"],
 )
 def test_too_large_or_invalid_yaml_is_refused(text: str) -> None:
     with pytest.raises(goyaml.NotYAML, match="yaml: "):
@@ -335,3 +335,44 @@ def test_depth_is_limited() -> None:
         with pytest.raises(gojson.NotJSON, match="exceeded max depth"):
             gojson.loads(body)
     assert gojson.loads(b"[" * 256 + b"]" * 256)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("!!binary aGk=", "hi"),
+        ("1e400", "1e400"),
+        ("0.1_0", 0.1),
+        ("685_230.15", 685230.15),
+        ("!", ""),
+        ("! 5", "5"),
+        ("!own 5", "5"),
+        ("!!str 5", "5"),
+        ("!!float 5", 5),
+        ('!!int "5"', 5),
+        ("!!timestamp 2020-01-01", "2020-01-01"),
+        ("9223372036854775808", 9223372036854776000),
+        ("0x10", 16),
+        ("3.0", 3),
+    ],
+)
+def test_scalars_of_yaml_are_those_of_go(text: str, wanted: Any) -> None:
+    found = goyaml.loads(f"v: {text}".encode()).value["v"]
+    assert (found, type(found)) == (wanted, type(wanted))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (".inf", "json: unsupported value: +Inf"),
+        ("-.INF", "json: unsupported value: -Inf"),
+        (".nan", "json: unsupported value: NaN"),
+        ("!!binary a", "yaml: !!binary value contains invalid base64 data"),
+        ("!!int x", "yaml: cannot decode !!str `x` as a !!int"),
+        ("\x7f", "yaml: control characters are not allowed"),
+    ],
+)
+def test_scalars_without_equivalent_in_json_are_refused(text: str, told: str) -> None:
+    with pytest.raises(goyaml.NotYAML) as error:
+        goyaml.loads(f"v: {text}".encode())
+    assert str(error.value) == told

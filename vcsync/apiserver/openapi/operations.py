@@ -116,13 +116,30 @@ def operations(
 
 def tag(group: str, version: str = "") -> str:
     """Return the tag of a group's operations: `core_v1`, `rbacAuthorization_v1`."""
-    words = (group.removesuffix(".k8s.io") or "core").split(".")
-    name = words[0] + "".join(word.capitalize() for word in words[1:])
-    return f"{name}_{version}" if version else name
+    name = _identifier(group.removesuffix(".k8s.io") or "core")
+    return f"{name}_{_identifier(version)}" if version else name
 
 
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _identifier(text: str, *, upper: bool = False) -> str:
+    """Join the words of a text, with capitals, as `ToValidOperationID` of apiserver's endpoints/openapi does.
+
+    `upper`: the first one begins with a capital, too.
+    """
+    made = ""
+    for at, each in enumerate(text):
+        if each.isalpha() or each == "_" or (at and each.isdecimal()):
+            made += each.upper() if upper else each
+            upper = False
+        else:
+            upper = True
+    return made
+
+
+def _with_article(noun: str) -> str:
+    """Return a kind with its article. Plurals have none (`GetArticleForNoun` of apiserver's endpoints)."""
+    if noun.endswith("s") and not noun.endswith("ss"):
+        return noun
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
 
 
 class _OperationBuilder:
@@ -139,11 +156,9 @@ class _OperationBuilder:
         self.root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
         self.scope = "namespaces/{namespace}/" if resource.namespaced else ""
         self.scope_word = "Namespaced" if resource.namespaced else ""
-        article = (
-            "" if resource.plural == resource.singular else "an " if resource.kind[0] in "AEIOU" else "a "
-        )
-        self.one = f"{article}{resource.kind}"
-        self.group_word = _upper(tag(resource.group)) + _upper(resource.version)
+        self.one = _with_article(resource.kind)
+        group = resource.group.removesuffix(".k8s.io") or "core"
+        self.group_word = _identifier(group, upper=True) + _identifier(resource.version, upper=True)
 
     def make(
         self,
@@ -164,7 +179,7 @@ class _OperationBuilder:
         return Operation(
             path=f"{self.root}/{path}",
             method=method,
-            id=f"{lead}{self.group_word}{tail}{scope}{resource.kind}{suffix}",
+            id=f"{lead}{self.group_word}{_identifier(f'{tail}{scope}{resource.kind}{suffix}', upper=True)}",
             description=description,
             action=action or method,
             tag=tag(resource.group, resource.version),
@@ -245,7 +260,10 @@ class _OperationBuilder:
     def subresource(self, sub: Subresource, definition: str) -> Iterator[Operation]:
         kind = self.resource.kind
         path = f"{self.scope}{self.resource.plural}/{{name}}/{sub.name}"
-        rest: dict[str, Any] = {"suffix": _upper(sub.name), "kind": (sub.group, sub.version, sub.kind)}
+        rest: dict[str, Any] = {
+            "suffix": _identifier(sub.name, upper=True),
+            "kind": (sub.group, sub.version, sub.kind),
+        }
         if "get" in sub.verbs:
             log = {"response": TEXT, "parameters": LOGGING} if sub.name == "log" else {"response": definition}
             yield self.make(path, "get", "read", f"read {sub.name} of the specified {kind}", **rest, **log)
@@ -271,8 +289,8 @@ class _OperationBuilder:
         for where, more in ((path, ""), (f"{path}/{{path}}", "WithPath"))[: 2 if proxy else 1]:
             for method in PROXY_METHODS if proxy else ("get", "post"):
                 yield self.make(
-                    where, method, f"connect|{_upper(method)}",
+                    where, method, f"connect|{method.capitalize()}",
                     f"connect {method.upper()} requests to {sub.name} of {self.resource.kind}", action="connect",
-                    suffix=f"{_upper(sub.name)}{more}", parameters=CONNECTING[sub.name], response=TEXT,
+                    suffix=f"{_identifier(sub.name, upper=True)}{more}", parameters=CONNECTING[sub.name], response=TEXT,
                     kind=(sub.group, sub.version, sub.kind),
                 )  # fmt: skip

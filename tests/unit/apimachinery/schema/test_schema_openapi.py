@@ -9,6 +9,7 @@ import pytest
 from vcsync.apimachinery.resources import Resource, Subresource
 from vcsync.apimachinery.schema.builtin import resources
 from vcsync.apiserver import openapi
+from vcsync.apiserver.openapi.operations import Names, _with_article, operations
 from vcsync.apiserver.openapi.protobuf import encode
 
 EDIT = ("get", "patch", "update")
@@ -270,3 +271,28 @@ def test_the_protobuf_form_has_the_etag_of_the_json_form() -> None:
     packed = openapi.swagger_protobuf()
     assert packed.etag == openapi.swagger().etag
     assert packed.body.startswith(b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.36")
+
+
+def test_names_of_operations_have_no_hyphens_and_kinds_in_plural_no_article():
+    parts = Resource(
+        "k8s-parts.example",
+        "v1",
+        "partsets",
+        "parts",
+        "Parts",
+        False,
+        VERBS,
+        list_kind="PartsList",
+        custom=True,
+    )
+    found = {
+        each.method: each
+        for each in operations(parts, Names("a", "b"), {}, watches=False)
+        if each.path.endswith("partsets")
+    }
+    assert (found["post"].id, found["post"].tag) == ("createK8sPartsExampleV1Parts", "k8sPartsExample_v1")
+    assert found["post"].description == "create Parts"
+    described = {kind: _with_article(kind) for kind in ("Ingress", "Endpoints", "Pod", "EndpointSlice")}
+    assert described == {
+        "Ingress": "an Ingress", "Endpoints": "Endpoints", "Pod": "a Pod", "EndpointSlice": "an EndpointSlice",
+    }  # fmt: skip

@@ -58,14 +58,17 @@ def check_route(kind: Kind, info: RequestInfo, tenant: str, caller: Caller) -> N
     if tenant == ALL and info.verb not in ("list", "watch"):
         raise errors.method_not_allowed()
     named = len(info.parts) > 1
+    if named and resource.namespaced and not info.namespace:
+        raise errors.page_not_found()
     # Upstream installs no route for a watch: it is a list with a parameter, which such a resource refuses.
     verb = "list" if info.verb == "watch" and "watch" not in resource.verbs else info.verb
     if verb not in resource.verbs or (info.verb == "create" and named):
         raise errors.method_not_allowed()
     if info.verb in ("update", "patch") and not named:
-        raise errors.method_not_allowed()
+        # Custom resources have a handler for each verb, whatever the path; it misses the name.
+        raise errors.bad_request("name must be provided") if resource.custom else errors.method_not_allowed()
     if resource.namespaced and not info.namespace and info.verb not in COLLECTION_VERBS:
-        raise errors.page_not_found() if named else errors.method_not_allowed()
+        raise errors.method_not_allowed()
 
 
 def _check_bound_status(info: RequestInfo) -> None:
@@ -81,7 +84,7 @@ def _check_subresource(resource: Resource, info: RequestInfo) -> None:
     if subresource is None and resource.custom:
         raise errors.not_found(resource.plural, resource.group, info.name)
     too_long = len(info.parts) > 3 and info.subresource != "proxy" and not resource.custom
-    if subresource is None or too_long:
+    if subresource is None or too_long or (resource.namespaced and not info.namespace):
         raise errors.page_not_found()
     if not info.name:
         raise errors.bad_request("name must be provided")

@@ -177,10 +177,10 @@ def _type(value: Any) -> str:
 def _replicas(obj: Object, path: str) -> list[FieldError]:
     value: Any = obj
     for name in split(path):
+        if value is None or (isinstance(value, dict) and name not in value):
+            return []  # null counts as absent on the way (`NestedFieldNoCopy`)
         if not isinstance(value, dict):
             return [wrong(path, 0, _mistyped(path, value, "map[string]interface{}"))]
-        if name not in value:
-            return []
         value = value[name]
     if not gotext.is_integer(value):
         return [wrong(path, 0, _mistyped(path, value, "int64"))]

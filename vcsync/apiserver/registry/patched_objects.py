@@ -43,8 +43,13 @@ class Source:
         """Return the text that stands for the value in the refusal of a patched object."""
         if self.form == documents.STRATEGIC:
             return plain(self.patch)
+        return numbers.encoded(self.as_encoded(obj)).decode()
+
+    def as_encoded(self, obj: Object) -> Object:
+        """Return the result of a merge or JSON patch with its members in the order in which kube-apiserver encodes it."""
         touched = self.patch if self.form == documents.MERGE else _paths(self.patch)
-        return numbers.encoded(_rewritten(obj, touched)).decode()
+        ordered_object: Object = _rewritten(obj, touched)
+        return ordered_object
 
     def refusal(self, obj: Object, value: str, why: str) -> StatusError:
         """Return the error for an invalid patched object.
@@ -143,6 +148,8 @@ def decoded_builtin(  # noqa: PLR0917 - the arguments of `decoded`
     except DecodeError as why:
         message = _conversion_error(expected, obj, source, str(why))
         raise source.refusal(obj, source.rejected_value(obj), message) from None
+    if len(unknown) > 1 and source.form in BY_JSON:
+        unknown = decode.typed(expected.group, expected.version, expected.kind, source.as_encoded(obj))[1]
     if source.written:
         new = numbers.settled(new)
     ensure_metadata(new)

@@ -173,3 +173,11 @@ async def test_an_update_without_changes_stores_a_new_default_once(api, gadgets)
     assert tried["metadata.resourceVersion"] == before
     assert written[0] != before
     assert written[0] == written[1]
+
+
+async def test_a_null_on_the_way_to_the_replicas_is_one_finding(api, gadgets):
+    body = gadget(spec=None)
+    found = await api("PATCH", f"{gadgets['v1']}/g?fieldManager=me", body, **APPLY)
+    assert found.status == 422
+    (cause,) = [each for each in found.body["details"]["causes"] if each["field"] != "<nil>"]
+    assert cause["field"] == "spec"

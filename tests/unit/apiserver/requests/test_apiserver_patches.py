@@ -71,3 +71,14 @@ def test_the_refusal_of_a_json_patch_sorts_the_members_that_it_changes():
     assert shown == json.dumps(
         {"a": ordered, "w": inner, "x/y": {"a": inner, "c~d": ordered}}, separators=(",", ":")
     )
+
+
+async def test_unknown_fields_of_a_merged_object_are_told_in_the_order_of_its_encoding(api, config_map):
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    made = await api("POST", path, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1}})
+    assert made.status == 201, made.body
+    patch = {"status": {"replicas": 1, "phase": "Ready"}}
+    content = "application/merge-patch+json"
+    found = await api("PATCH", f"{path}/b/status?fieldValidation=Strict", patch, Content_Type=content)
+    assert found.status == 422
+    assert 'unknown field "status.phase", unknown field "status.replicas"' in found.body["message"]

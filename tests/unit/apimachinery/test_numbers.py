@@ -35,7 +35,7 @@ def test_go_writes_small_and_large_numbers_with_an_exponent() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("written", ["1e400", "-1e400", "[" + "9" * 400 + "]"])
+@pytest.mark.parametrize("written", ["1e400", "-1e400", "[" + "9" * 400 + "]", "[" + "9" * 5000 + "]"])
 def test_a_number_that_is_no_float64_is_refused(written: str) -> None:
     with pytest.raises(gojson.NotJSON, match=r"json: cannot unmarshal number -?[1-9]"):
         gojson.loads(written.encode())

@@ -22,6 +22,8 @@ MAX_OBJECTS = 200_000
 MOST_FINDINGS = 100
 """Most repeated and unknown fields that are reported about one text, as in sigs.k8s.io/json."""
 
+_LONGEST_INTEGER = 1000
+"""Most characters of an integer that is decoded exactly. Longer ones are no float64."""
 LONGEST_NUMBER = 100
 """Most characters of a number that a message quotes."""
 
@@ -143,10 +145,19 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _lenient(data: bytes, fraction: Callable[[str], float]) -> Any:
-    """Decode texts that msgspec refuses and Go accepts: with invalid UTF-8 or lone surrogates."""
+    """Decode texts that msgspec refuses and Go accepts: with invalid UTF-8, lone surrogates or very long integers."""
+
+    def integer(text: str) -> float:
+        return int(text) if len(text) <= _LONGEST_INTEGER else fraction(text)
+
     try:
         return _valid_text(
-            json.loads(data.decode("utf-8", "replace"), parse_constant=_constant, parse_float=fraction)
+            json.loads(
+                data.decode("utf-8", "replace"),
+                parse_constant=_constant,
+                parse_float=fraction,
+                parse_int=integer,
+            )
         )
     except numbers.OutOfRange as error:
         raise no_float(error) from None

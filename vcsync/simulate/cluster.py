@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ from vcsync.objects.conditions import find_condition, is_true
 from vcsync.objects.envelope import Envelope, decode
 from vcsync.objects.quantity import milli
 from vcsync.objects.times import time_text
-from vcsync.simulate import kubelet, missing_objects, reports
+from vcsync.simulate import container_events, kubelet, missing_objects, reports
 from vcsync.simulate.addresses import Addresses
 from vcsync.simulate.balancers import Balancers
 from vcsync.simulate.fitting import Nodes, PodNeeds, Refuses, needs_of
@@ -44,6 +45,8 @@ BEGINNING_SECONDS = 1.0
 """Seconds until a Pod is tried again if its node's kubelet has not started yet."""
 LACKING_AGAIN_SECONDS = 5.0
 """Seconds until a Pod is tried again if its ConfigMaps or Secrets do not exist."""
+FEW_NODES = 100
+"""Largest number of nodes of a cluster whose kubelets tell of containers in Events by default."""
 AT_A_TIME = 1000
 """Number of Pods of a failed or recovered node that are processed before the event loop runs other tasks."""
 SCHEDULER, KUBELET, CLOUD = "default-scheduler", "kubelet", "hollow-cloud"
@@ -59,7 +62,8 @@ class Settings(Struct, frozen=True):
 
     `beat`: seconds between a node's heartbeats; None: the default. `per_namespace`: maximum number of Pods of one namespace
     in progress; None: no limit. `load_balancers`: whether Services and Ingresses get addresses. `network`: its Pods' addresses
-    begin at 10.NETWORK.0.0; clusters of one pool should differ.
+    begin at 10.NETWORK.0.0; clusters of one pool should differ. `container_events`: whether kubelets tell in Events that
+    containers start and are stopped, some four for each; None: with at most `FEW_NODES` nodes.
     """
 
     nodes: int = 3
@@ -69,6 +73,12 @@ class Settings(Struct, frozen=True):
     beat: float | None = None
     per_namespace: int | None = None
     network: int = 1
+    container_events: bool | None = None
+
+    @property
+    def tells_of_containers(self) -> bool:
+        """Return whether kubelets tell of containers in Events."""
+        return self.nodes <= FEW_NODES if self.container_events is None else self.container_events
 
 
 class Serving(Struct, frozen=True):
@@ -434,6 +444,8 @@ class HollowCluster:
         if known != state:
             since = now if known else kubelet.began(status, now)
             self._known[pod.uid] = (state, since)
+            if pod.deleting and status.phase == "Running":
+                self._tell(pod, container_events.stopping(spec))
         own = address(index)
         place = Place(own, own if spec.host_network else self._addresses.take(pod.uid, index), node_state)
         step = kubelet.next_step(pod, place, since, now, self._settings.behaviour)
@@ -448,11 +460,18 @@ class HollowCluster:
                     await self._report_missing(pod, spec, place, lacks)
                     return LACKING_AGAIN_SECONDS
             await self._report(pod, step.status)
+            self._tell(pod, container_events.begun(spec, status, step.status))
         elif step.gone:
             left = await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
             if left is None:
                 self._pods.observe_gone(pod.namespace, pod.name, pod.uid)
         return None
+
+    def _tell(self, pod: Envelope, events: Iterable[container_events.ContainerEvent]) -> None:
+        if self._settings.tells_of_containers:
+            for path, reason, message in events:
+                about = replace(_about(pod), field_path=path)
+                self._kubelet_events.emit(about, "Normal", reason, message, now=time.time())
 
     async def _report_missing(
         self, pod: Envelope, spec: Spec, place: Place, lacks: list[missing_objects.Need]

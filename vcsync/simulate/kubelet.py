@@ -27,6 +27,8 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 BACKOFF = (10.0, 300.0)
 """Seconds before a failed container is restarted: the first time, and at most."""
 KILLED = 137
+SEEN_SECONDS = 0.1
+"""Seconds from the report that a deleted Pod's containers have ended until it is removed, so that watchers see both."""
 _FAILS = re.compile(r"^(?!.*exit 0\b).*(?:exit ([1-9]\d{0,2})\b|(?:^|/)false$)", re.DOTALL)
 _PRESSED = {MEMORY: "memory", DISK: "ephemeral-storage"}
 
@@ -122,7 +124,8 @@ def next_step(
 def _stopping(case: _Case) -> Step | None:
     """End a Pod within its grace period.
 
-    A Pod with finalizers first gets a terminal status, so that the owners of the finalizers see its exit.
+    A Pod that ran first gets a terminal status, and is removed a little later, so that watchers see its exit. So does one with
+    finalizers, whose owners wait for that. Kubelets do the same, since Kubernetes 1.27.
     """
     pod, status, behaviour = case.pod, case.status, case.behaviour
     grace = float(pod.deletion_grace_seconds or 0)
@@ -132,11 +135,13 @@ def _stopping(case: _Case) -> Step | None:
     )
     wait = min(hooked + behaviour.stop.draw(behaviour.seed, *case.who, "stop"), grace)
     left = max(wait - case.passed, 0.0)
-    if pod.finalizers and status.phase not in FINISHED:
+    if status.phase not in FINISHED and (pod.finalizers or (status.phase == "Running" and grace)):
         return Step(left, reports.ended(pod, case.spec, status, KILLED, case.now))
     if pod.finalizers and not grace:
         return None
-    return Step(left if status.phase not in FINISHED else 0.0, gone=True)
+    if status.phase in FINISHED:
+        return Step(max(SEEN_SECONDS - case.passed, 0.0) if grace else 0.0, gone=True)
+    return Step(left, gone=True)
 
 
 def _deadline(spec: Spec, status: Status, now: datetime) -> float:

@@ -33,6 +33,19 @@ def test_options_become_the_kubelets_behaviour() -> None:
     assert hollow_settings(given()).beat is None
 
 
+@pytest.mark.parametrize(
+    ("options", "tells"),
+    [
+        ((), True),
+        (("--nodes", "101"), False),
+        (("--nodes", "101", "--container-events"), True),
+        (("--no-container-events",), False),
+    ],
+)
+def test_large_clusters_do_not_tell_of_containers_by_default(options: tuple[str, ...], tells: bool) -> None:
+    assert hollow_settings(given(*options)).tells_of_containers is tells
+
+
 def test_kubelets_serve_only_with_the_clusters_keys(tmp_path: Path) -> None:
     assert serving_of(given()) is None
     with pytest.raises(WrongInputError, match="vcsync tenant export"):

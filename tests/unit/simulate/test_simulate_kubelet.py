@@ -8,9 +8,9 @@ import pytest
 
 from vcsync.objects.envelope import encode, parse
 from vcsync.simulate.chance import Latency
-from vcsync.simulate.kubelet import JOB_LABEL, KubeletBehaviour, began, next_step, span
+from vcsync.simulate.kubelet import JOB_LABEL, SEEN_SECONDS, KubeletBehaviour, began, next_step, span
 from vcsync.simulate.nodes import MEMORY
-from vcsync.simulate.reports import Place, Status
+from vcsync.simulate.reports import READY, Place, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TIME = "2026-01-01T00:00:00Z"
@@ -309,7 +309,7 @@ def deleted(**further: Any) -> dict[str, Any]:
 def test_a_deleted_pod_ends_within_its_grace_period() -> None:
     behaviour = KubeletBehaviour(stop=Latency(100.0, 100.0))
     found = step(pod(running(), metadata=deleted()), 1, behaviour)
-    assert (found.gone, found.after) == (True, 2)
+    assert (found.gone, found.after, found.status["phase"]) == (False, 2, "Failed")
 
 
 SLOW = {"exec": {"command": ["sleep", "2"]}}
@@ -329,11 +329,29 @@ def test_containers_run_once_their_hooks_after_the_start_have_ended() -> None:
 )
 def test_a_deleted_pod_ends_after_its_hook_or_its_grace_period(hook: Any, after: float) -> None:
     found = step(pod(running(), container={"lifecycle": {"preStop": hook}}, metadata=deleted()), 1)
-    assert (found.after, found.gone) == (after, True)
+    assert (found.after, found.status["phase"]) == (after, "Failed")
 
 
 def test_the_hook_before_the_end_is_not_run_in_a_pod_that_does_not_run() -> None:
     assert step(pod(container={"lifecycle": {"preStop": SLOW}}, metadata=deleted())).after == 0
+
+
+def test_the_containers_of_a_deleted_pod_end_before_it_is_gone() -> None:
+    ended = step(pod(running(), metadata=deleted()))
+    assert (ended.gone, ended.status["phase"]) == (False, "Failed")
+    assert [condition(ended.status, each)["status"] for each in READY] == ["False", "False"]
+    assert list(ended.status["containerStatuses"][0]["state"]) == ["terminated"]
+    gone = step(pod(stored(ended.status), metadata=deleted()))
+    assert (gone.gone, gone.after) == (True, SEEN_SECONDS), "watchers see both"
+
+
+@pytest.mark.parametrize(
+    ("status", "grace"), [(None, 3), ("running", 0)], ids=["it never ran", "it is removed by force"]
+)
+def test_a_pod_is_gone_at_once_if_nothing_ends(status: str | None, grace: int) -> None:
+    before = running() if status else {}
+    found = step(pod(before, metadata=deleted(deletionGracePeriodSeconds=grace)))
+    assert (found.gone, found.after) == (True, 0)
 
 
 def test_a_deleted_pod_with_finalizers_ends_first() -> None:

@@ -109,6 +109,12 @@ _log = structlog.get_logger(__name__)
     "second in total). Set it to 10 if a kube-controller-manager monitors many nodes.",
 )
 @click.option(
+    "--container-events/--no-container-events",
+    default=None,
+    help="Whether Events tell that containers are created, started and stopped, some four for each container (default: with at "
+    "most 100 nodes).",
+)
+@click.option(
     "--keys",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -160,6 +166,7 @@ def hollow_settings(given: Mapping[str, Any]) -> Settings:
         given["load_balancers"],
         given["heartbeat"],
         network=given["network"],
+        container_events=given["container_events"],
     )
 
 

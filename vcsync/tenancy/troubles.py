@@ -1,5 +1,6 @@
 """Conditions of a VirtualCluster that report why its tenant is not fully served. True means a problem. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
@@ -49,8 +50,17 @@ def present(tenant: str, messages: Mapping[TroubleType, str]) -> list[Trouble]:
 
 
 def reported(troubles: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Return the troubles that a syncer reports: sorted, and at most `MOST_REPORTED`."""
-    return tuple(sorted(troubles, key=lambda each: (each.tenant, each.type, each.message))[:MOST_REPORTED])
+    """Return the troubles that a syncer reports: sorted, and at most `MOST_REPORTED`.
+
+    A tenant with many troubles does not displace those of others: the first one of each tenant comes first, then the second ones.
+    """
+    numbers: Counter[str] = Counter()
+    ranked = []
+    for each in sorted(troubles, key=_order):
+        ranked.append((numbers[each.tenant], each))
+        numbers[each.tenant] += 1
+    chosen = sorted(ranked, key=lambda pair: (pair[0], *_order(pair[1])))[:MOST_REPORTED]
+    return tuple(sorted((each for _, each in chosen), key=_order))
 
 
 def merged(supers: Iterable[SuperCluster], own: Iterable[Trouble]) -> Messages:
@@ -104,6 +114,10 @@ def updated_conditions(
 def problems(conditions: Iterable[VirtualClusterCondition]) -> list[VirtualClusterCondition]:
     """Return the conditions of a VirtualCluster that report a trouble."""
     return [condition for condition in conditions if condition.type in TYPES and condition.status == "True"]
+
+
+def _order(trouble: Trouble) -> tuple[str, str, str]:
+    return trouble.tenant, trouble.type, trouble.message
 
 
 def _trouble(tenant: str, kind: TroubleType, message: str) -> Trouble:

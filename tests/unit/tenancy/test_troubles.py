@@ -86,3 +86,12 @@ def test_the_number_of_reports_is_limited_and_their_order_fixed() -> None:
     many = [trouble(f"t{number:03}", "Braked", "x" * 9000) for number in reversed(range(300))]
     found = reported(many)
     assert [each.tenant for each in found] == [f"t{number:03}" for number in range(MOST_REPORTED)]
+
+
+def test_a_tenant_with_many_troubles_does_not_displace_those_of_others() -> None:
+    many = [Trouble(tenant="acme", type="Braked", message=f"{number:03}") for number in range(500)]
+    others = [Trouble(tenant=f"t{number}", type="Braked", message="pods") for number in range(20)]
+    found = reported([*many, *others])
+    assert len(found) == MOST_REPORTED
+    assert {each.tenant for each in others} <= {each.tenant for each in found}
+    assert list(found) == sorted(found, key=lambda each: (each.tenant, each.type, each.message))

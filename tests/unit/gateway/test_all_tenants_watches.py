@@ -78,6 +78,32 @@ async def test_events_of_all_parts_come_in_one_stream_with_their_own_versions(do
     assert sorted(await again.told(2)) == [("ADDED", "acme", "e"), ("DELETED", "umbrella", "b")]
 
 
+async def test_the_events_of_all_parts_are_messages_of_one_websocket(door: Door, maps: Maps) -> None:
+    reader, writer = await door.connect()
+    OPENED.append(writer)
+    lines = [
+        f"GET /tenants/all+external{PATH}?watch=1&resourceVersion={await version(door)} HTTP/1.1",
+        "Host: door",
+        "Authorization: Bearer operator-token",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    async with asyncio.timeout(20):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        found = set()
+        for change in (lambda: post(door, PATH, "e"), lambda: maps.put("a")):
+            if (waits := change()) is not None:
+                await waits
+            head = await reader.readexactly(2)
+            size = int.from_bytes(await reader.readexactly(2), "big") if head[1] == 126 else head[1]
+            event = msgspec.json.decode(await reader.readexactly(size))
+            found.add((head[0], event["type"], event["object"]["metadata"]["name"]))
+    assert found == {(0x81, "ADDED", "e"), (0x81, "MODIFIED", "a")}
+
+
 async def test_without_bookmarks_each_event_can_be_continued_from(door: Door, maps: Maps) -> None:
     stream = await watch(door, f"resourceVersion={await version(door)}")
     maps.put("x")

@@ -38,6 +38,7 @@ from vcsync.gateway.forward import (
 )
 from vcsync.gateway.headers import body_length, request_headers, response_headers
 from vcsync.gateway.paths import forwarded_target
+from vcsync.streams.upgrade_headers import wanted_protocol
 
 REDIRECTS = range(300, 400)
 NOT_MODIFIED = 304
@@ -96,7 +97,12 @@ class Forwarder:
         """
         if incoming.method not in METHODS:
             raise method_not_allowed()
-        if "upgrade" in incoming.headers.get("Connection", "").lower() and incoming.headers.get("Upgrade"):
+        # A watch is read as lines, of which the filter chain makes messages.
+        lines = info.verb == "watch" and wanted_protocol(incoming.headers) == "websocket"
+        upgrades = "upgrade" in incoming.headers.get("Connection", "").lower() and incoming.headers.get(
+            "Upgrade"
+        )
+        if upgrades and not lines:
             raise not_upgraded(service)
         target = forwarded_target(incoming.method, incoming.path, incoming.query, info, query)
         headers = [

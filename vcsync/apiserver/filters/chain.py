@@ -28,6 +28,7 @@ from vcsync.apiserver.filters.request_limits import limit, limit_anonymous
 from vcsync.apiserver.filters.set_aside import blamed_tenant, refuse_set_aside
 from vcsync.apiserver.filters.suspension import refuse_suspended
 from vcsync.apiserver.filters.tenant import OPERATOR, load_tenant, resolve_tenant
+from vcsync.apiserver.filters.websocket_watch import asked_for_messages, sent_in_messages
 from vcsync.apiserver.flow.dispatcher import SeatDispatcher
 from vcsync.apiserver.handlers.dispatch import Dispatcher
 from vcsync.apiserver.handlers.exchange import Incoming, Outgoing
@@ -185,15 +186,17 @@ class FilterChain:
         limit_anonymous(self._limiter, identity, incoming, info, tenant, caller)
         refuse_suspended(identity, incoming, info, caller, tenant)
         await load_tenant(identity, self._spaces, incoming, tenant)
+        messages = asked_for_messages(incoming, info)
         aggregated = await aggregate(
             self._aggregator, self._metrics, self._spaces, incoming, info, query, tenant, caller
         )
         if aggregated is not None:
-            return aggregated
+            return sent_in_messages(messages, aggregated)
         if not info.resource_request:
             return await self._paths.answer(incoming, info, query, tenant, caller)
         if self._external is not None and goes_beyond(info):
-            return await self._all_tenants(self._external, incoming, info, query, caller, warnings)
+            everyone = await self._all_tenants(self._external, incoming, info, query, caller, warnings)
+            return sent_in_messages(messages, everyone)
         return await self._dispatcher.dispatch(incoming, info, query, tenant, caller, warnings)
 
     async def _forward(  # noqa: PLR0917 - what the filters have found out
@@ -234,6 +237,7 @@ class FilterChain:
         async def embedded(part: RequestInfo, asked: Query, accept: str) -> Reply | Stream:
             headers = CIMultiDict(incoming.headers)
             headers["Accept"] = accept
+            headers.popall("Upgrade", None)  # its lines are put together with those of others
             own = replace(incoming, headers=headers)
             told = unwarned.pop() if unwarned else []  # The texts of all parts are the same.
             return await self._dispatcher.dispatch(own, part, asked, ALL, caller, told)

@@ -42,7 +42,7 @@ async def watch_objects(backend: Backend, request: Request) -> Stream:
         StatusError: 400 or 422 for the options or the handshake, 406 for the representation. An error after that is the
             last event of the stream.
     """
-    offered = _offer(request.headers.all)
+    offered = offered_by(request.headers.all)
     scope = request.scope
     options = list_options(request.query, watch=request.info.by_path)
     selected = listed_selection(request)
@@ -56,7 +56,7 @@ async def watch_objects(backend: Backend, request: Request) -> Stream:
     )
     if offered is not None:
         items = await backend.watches.open(scope, options, selected)
-        return _messages(offered, _encoded(encoder, items, _framing(request.representation.format)))
+        return in_messages(offered, _encoded(encoder, items, _framing(request.representation.format)))
     outlet = Outlet()
 
     def push(events: Sequence[WatchEvent]) -> bool:
@@ -67,7 +67,7 @@ async def watch_objects(backend: Backend, request: Request) -> Stream:
     return Stream(request.representation.stream_type, _encoded(encoder, items, bytes), outlet)
 
 
-def _offer(headers: Mapping[str, str]) -> Offer | None:
+def offered_by(headers: Mapping[str, str]) -> Offer | None:
     """Return the handshake of a client that reads a watch from a WebSocket; None: it does not.
 
     Raises:
@@ -89,8 +89,8 @@ def _framing(form: str) -> Callable[[bytes], bytes]:
     return lambda event: frame(TEXT, event)
 
 
-def _messages(offered: Offer, frames: AsyncIterator[bytes]) -> Tunnel:
-    """Return the answer that sends a watch as the messages of a WebSocket."""
+def in_messages(offered: Offer, frames: AsyncIterator[bytes]) -> Tunnel:
+    """Return the answer that sends frames, each a message of a WebSocket. Its sender closes them."""
 
     async def connect(source: BytesIn, sink: BytesOut) -> None:
         await send_messages(source, sink, frames)

@@ -64,6 +64,20 @@ async def test_a_watch_follows_and_its_end_gives_everything_back(plane, client):
             await asyncio.sleep(0.02)
 
 
+async def test_a_watch_is_read_from_a_websocket_and_its_end_gives_everything_back(plane, client):
+    await plane.register()
+    async with client.ws_connect(path(f"{GADGETS}?watch=true")) as watch:
+        await plane("POST", GADGETS, {"metadata": {"name": "a"}})
+        async with asyncio.timeout(20):
+            message = await watch.receive()
+        assert message.type is aiohttp.WSMsgType.TEXT
+        assert json.loads(message.data)["object"]["metadata"]["name"] == "a"
+        assert plane.chain._aggregator._open["acme"] == 1
+    async with asyncio.timeout(20):
+        while plane.chain._aggregator._open:
+            await asyncio.sleep(0.02)
+
+
 async def test_the_server_ends_with_an_open_watch(plane, client):
     await plane.register()
     async with client.get(path(f"{GADGETS}?watch=true")) as watch:

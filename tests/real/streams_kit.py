@@ -82,11 +82,15 @@ class User:
         token = self._config()[1].get("token", "")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
+    @property
+    def authority(self) -> str:
+        """PEM of the authority of the API server."""
+        return base64.b64decode(self._config()[0]["certificate-authority-data"]).decode()
+
     def tls(self) -> ssl.SSLContext:
         """Return a context with the authority of the API server, and with the user's certificate if it has one."""
-        cluster, user = self._config()
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        context = ssl.create_default_context(cadata=authority)
+        user = self._config()[1]
+        context = ssl.create_default_context(cadata=self.authority)
         if "client-certificate-data" in user:
             pair = self.kubeconfig.with_suffix(".pem")
             parts = [user["client-certificate-data"], user["client-key-data"]]

@@ -4,6 +4,8 @@ The super cluster r1 is a kube-apiserver whose kubelet runs real commands; r2 is
 """
 
 import asyncio
+import base64
+import contextlib
 import json
 import os
 import signal
@@ -23,6 +25,7 @@ from aiohttp import (
     ClientWebSocketResponse,
     ClientWSTimeout,
     TCPConnector,
+    WSMsgType,
     WSServerHandshakeError,
 )
 from kubelet_kit import POD
@@ -34,6 +37,7 @@ from tests.real.waiting import eventually, limit
 from vcsync.api import names
 from vcsync.apiserver.kubelets.client import MAX_STREAMS
 
+PODS = "/api/v1/namespaces/default/pods"
 MISSING = f'pod "{POD}" does not exist on its node'
 
 
@@ -113,6 +117,116 @@ def test_ports_are_forwarded(user: User, protocol: dict[str, str]) -> None:
                 connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert connection.makefile("rb").read().endswith(b"/web port 80\n")
         session.kill()
+
+
+CHANNELS = [
+    pytest.param("v4.channel.k8s.io", bytes, id="v4"),
+    pytest.param("v4.base64.channel.k8s.io", str, id="v4-base64"),
+    pytest.param("", bytes, id="none"),
+]
+"""Protocols of other clients, and whether their messages are bytes."""
+
+
+def message(kind: type, channel: int, data: bytes) -> bytes | str:
+    """Return a message on a channel."""
+    return f"{channel}{base64.b64encode(data).decode()}" if kind is str else bytes([channel]) + data
+
+
+def read(told: Any) -> tuple[int, bytes]:
+    """Return the channel and the data of a message."""
+    if isinstance(told, str):
+        return int(told[0]), base64.b64decode(told[1:])
+    return told[0], told[1:]
+
+
+@contextlib.asynccontextmanager
+async def stream(user: User, path: str, *protocols: str, **headers: str) -> Any:
+    """Open a WebSocket below the user's API server."""
+    async with (
+        ClientSession(connector=TCPConnector()) as session,
+        session.ws_connect(
+            f"{user.server}{path}",
+            ssl=user.tls(),
+            headers={**user.headers, **headers},
+            protocols=[each for each in protocols if each],
+            timeout=ClientWSTimeout(ws_close=1),
+        ) as found,
+    ):
+        assert (found.protocol or "") in protocols
+        yield found
+
+
+async def data_of(found: ClientWebSocketResponse) -> tuple[int, bytes]:
+    """Return the channel and the data of the next message."""
+    return read((await found.receive(timeout=limit(DEADLINE))).data)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [
+        *CHANNELS,
+        pytest.param("channel.k8s.io", bytes, id="first"),
+        pytest.param("base64.channel.k8s.io", str, id="first-base64"),
+    ],
+)
+async def test_other_clients_run_commands(user: User, protocol: str, kind: type) -> None:
+    """Python's client sends input as text, whatever the protocol."""
+    query = "command=cat&stdin=true&stdout=true&container=c"
+    async with stream(user, f"{PODS}/{POD}/exec?{query}", protocol) as found:
+        assert await data_of(found) == (1, b""), "the connection stands"
+        await found.send_str(str(message(str, 0, b"hello\n")) if kind is str else "\x00hello\n")
+        assert await data_of(found) == (1, b"hello\n")
+
+
+@pytest.mark.parametrize(("protocol", "kind"), CHANNELS)
+async def test_other_clients_forward_ports(user: User, protocol: str, kind: type) -> None:
+    """The clients for Python, JavaScript and Java use a channel for data and one for errors of each port."""
+    async with stream(user, f"{PODS}/{POD}/portforward?ports=80", protocol) as found:
+        assert sorted([await data_of(found) for _ in range(2)]) == [(0, b"\x50\x00"), (1, b"\x50\x00")]
+        asked = message(kind, 0, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await (found.send_str(asked) if isinstance(asked, str) else found.send_bytes(asked))
+        channel, data = await data_of(found)
+        assert (channel, data.endswith(b"/web port 80\n")) == (0, True)
+
+
+async def test_watches_are_read_from_websockets(user: User) -> None:
+    """As by fabric8's Java client and browsers."""
+    path = f"{PODS}?watch=true&fieldSelector=metadata.name={POD}&timeoutSeconds=5"
+    async with stream(user, path, "", Origin="https://browser.example") as found:
+        event = json.loads((await found.receive(timeout=limit(DEADLINE))).data)
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", POD)
+        while (last := await found.receive(timeout=limit(DEADLINE))).type is WSMsgType.TEXT:
+            pass
+        assert last.type in (WSMsgType.CLOSE, WSMsgType.CLOSED)
+
+
+async def test_a_browser_sends_its_token_among_the_protocols(user: User) -> None:
+    user.kubectl("create", "serviceaccount", "browser")
+    user.kubectl(
+        "create", "rolebinding", "browser", "--clusterrole=admin", "--serviceaccount=default:browser"
+    )
+    token = base64.urlsafe_b64encode(user.kubectl("create", "token", "browser").strip().encode())
+    bearer = f"base64url.bearer.authorization.k8s.io.{token.decode().rstrip('=')}"
+    stranger = ssl.create_default_context(cadata=user.authority)
+    query = "command=echo&command=hi&stdout=true&container=c"
+    async with (
+        ClientSession() as session,
+        session.ws_connect(
+            f"{user.server}{PODS}/{POD}/exec?{query}", ssl=stranger, protocols=[bearer, "v4.channel.k8s.io"]
+        ) as found,
+    ):
+        assert found.protocol == "v4.channel.k8s.io"
+        assert await data_of(found) == (1, b"")
+        assert await data_of(found) == (1, b"hi\n")
+    for wrong in (f"{bearer}x", "base64url.bearer.authorization.k8s.io.bm8"):
+        async with ClientSession() as session:
+            with pytest.raises(WSServerHandshakeError) as refused:
+                await session.ws_connect(
+                    f"{user.server}{PODS}/{POD}/exec?{query}",
+                    ssl=stranger,
+                    protocols=[wrong, "v4.channel.k8s.io"],
+                )
+            assert refused.value.status == 401
 
 
 def test_the_credentials_permit_nothing_else(pool: Pool, tmp_path: Path) -> None:
@@ -265,9 +379,6 @@ def test_a_pod_with_another_uid_is_not_reached(pool: Pool) -> None:
     pool.r1.kubectl(
         "patch", "pod", "replaced", *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}'
     )
-
-
-PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.mark.parametrize(

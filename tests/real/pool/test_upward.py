@@ -105,6 +105,40 @@ def test_load_balancer_addresses_are_copied_from_both_super_clusters(space: Spac
     eventually(lambda: _ingress(space) == set())
 
 
+def test_a_service_over_two_super_clusters_may_stop_being_a_load_balancer(space: Space) -> None:
+    """The tenant's API refuses addresses then, so no syncer may write the union with the other's."""
+    space.apply(service("front", type="LoadBalancer", selector={"app": "front"}))
+    addresses = {"r1": "192.0.2.11", "r2": "198.51.100.22"}
+    for super_id, address in addresses.items():
+        eventually(lambda super_id=super_id: space.there(super_id, "services", "front"))  # type: ignore[misc]
+        _answer_as_load_balancer(space, super_id, [{"ip": address}])
+    eventually(lambda: _ingress(space) == set(addresses.values()))
+
+    space.kubectl("patch", "service", "front", "--type=merge", "-p", '{"spec":{"type":"NodePort"}}')
+
+    def told() -> Json:
+        annotations: Json = (space.get("services", "front") or {})["metadata"]["annotations"]
+        assert not [each for each in annotations if each.startswith(names.INGRESS_PREFIX)], annotations
+        return {each: json.loads(annotations[names.NODE_PORTS_PREFIX + each])["80/TCP"] for each in addresses}
+
+    def here() -> Json:
+        found = {each: space.there(each, "services", "front") or {} for each in addresses}
+        assert {each["spec"]["type"] for each in found.values()} == {"NodePort"}
+        return {key: each["spec"]["ports"][0]["nodePort"] for key, each in found.items()}
+
+    eventually(lambda: _ingress(space) == set() and told() == here())
+    space.kubectl("patch", "service", "front", "--type=merge", "-p", '{"spec":{"type":"LoadBalancer"}}')
+    for super_id, address in addresses.items():
+        eventually(lambda super_id=super_id: _is_load_balancer(space, super_id))  # type: ignore[misc]
+        _answer_as_load_balancer(space, super_id, [{"ip": address}])
+    eventually(lambda: _ingress(space) == set(addresses.values()))
+
+
+def _is_load_balancer(space: Space, super_id: str) -> bool:
+    found = space.there(super_id, "services", "front")
+    return found is not None and found["spec"]["type"] == "LoadBalancer"
+
+
 def _answer_as_load_balancer(space: Space, super_id: str, ingress: list[Json]) -> None:
     patch = {"status": {"loadBalancer": {"ingress": ingress}}}
     space.pool.supers[super_id].kubectl(

@@ -23,8 +23,11 @@ _log = structlog.get_logger(__name__)
 def take_token(incoming: Incoming) -> None:
     """Make an Authorization header of the token among a request's WebSocket protocols, unless it has such a header already.
 
+    A client certificate is tried before it, and is enough.
+
     Raises:
-        StatusError: 401, there are several tokens, there is no other protocol, or the token cannot be decoded.
+        StatusError: 401, the request has no other credential, and there are several tokens, there is no other protocol, or the
+            token cannot be decoded.
     """
     headers = incoming.headers
     if wanted_protocol(headers) != "websocket":
@@ -40,25 +43,20 @@ def take_token(incoming: Incoming) -> None:
     if others:
         kept[PROTOCOLS] = ", ".join(others)
     incoming.headers = kept
-    if not any(tokens):
+    if not any(tokens) or "Authorization" in kept:
         return
-    if len(tokens) > 1 or not others:
-        _log.info("credential refused", reason="not one token and another protocol in Sec-WebSocket-Protocol")
+    token = _decoded(tokens[0]) if len(tokens) == 1 and others else ""
+    if token:
+        kept["Authorization"] = f"Bearer {token}"
+    elif incoming.certificate is None:
+        _log.info("credential refused", reason="Sec-WebSocket-Protocol has no token that can be read")
         raise unauthorized()
-    kept.setdefault("Authorization", f"Bearer {_decoded(tokens[0])}")
 
 
 def _decoded(token: str) -> str:
-    """Return a token that is encoded as base64url without padding.
-
-    Raises:
-        StatusError: 401, it is not.
-    """
+    """Return a token that is encoded as base64url without padding; an empty text: it is not."""
     try:
         found = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         found = ""
-    if "=" in token or not found or not found.isprintable() or " " in found:
-        _log.info("credential refused", reason="the token in Sec-WebSocket-Protocol cannot be decoded")
-        raise unauthorized()
-    return found
+    return found if "=" not in token and found.isprintable() and " " not in found else ""

@@ -208,6 +208,14 @@ async def test_a_token_that_is_no_token_is_refused(protocols: str) -> None:
     assert BEARER not in incoming.headers.get(PROTOCOL, "")
 
 
+async def test_a_certificate_is_enough_without_a_token_that_can_be_read() -> None:
+    incoming = asked(f"{BEARER}!!!!, chat")
+    incoming.certificate = b"der"
+    take_token(incoming)
+    assert "Authorization" not in incoming.headers
+    assert incoming.headers[PROTOCOL] == "chat"
+
+
 @pytest.mark.parametrize("headers", [{"Upgrade": "SPDY/3.1"}, {"Connection": "close"}])
 async def test_only_a_websocket_has_such_a_token(headers: dict[str, str]) -> None:
     incoming = asked(f"{encoded('t')}, chat", **headers)

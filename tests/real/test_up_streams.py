@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -140,20 +140,26 @@ def read(told: Any) -> tuple[int, bytes]:
 
 
 @contextlib.asynccontextmanager
-async def stream(user: User, path: str, *protocols: str, **headers: str) -> Any:
-    """Open a WebSocket below the user's API server."""
-    async with (
-        ClientSession(connector=TCPConnector()) as session,
-        session.ws_connect(
-            f"{user.server}{path}",
-            ssl=user.tls(),
-            headers={**user.headers, **headers},
-            protocols=[each for each in protocols if each],
-            timeout=ClientWSTimeout(ws_close=1),
-        ) as found,
-    ):
-        assert (found.protocol or "") in protocols
-        yield found
+async def stream(
+    user: User, path: str, *protocols: str, tls: ssl.SSLContext | None = None, **headers: str
+) -> AsyncIterator[ClientWebSocketResponse]:
+    """Open a WebSocket below the user's API server, with the user's credentials unless `tls` is given."""
+    own = {} if tls else user.headers
+    try:
+        async with (
+            ClientSession() as session,
+            session.ws_connect(
+                f"{user.server}{path}",
+                ssl=tls or user.tls(),
+                headers=own | headers,
+                protocols=[each for each in protocols if each],
+                timeout=ClientWSTimeout(ws_close=1),
+            ) as found,
+        ):
+            assert (found.protocol or "") in protocols
+            yield found
+    finally:
+        await asyncio.sleep(0.25)  # the end of TLS takes a few turns of the loop
 
 
 async def data_of(found: ClientWebSocketResponse) -> tuple[int, bytes]:
@@ -209,24 +215,16 @@ async def test_a_browser_sends_its_token_among_the_protocols(user: User) -> None
     bearer = f"base64url.bearer.authorization.k8s.io.{token.decode().rstrip('=')}"
     stranger = ssl.create_default_context(cadata=user.authority)
     query = "command=echo&command=hi&stdout=true&container=c"
-    async with (
-        ClientSession() as session,
-        session.ws_connect(
-            f"{user.server}{PODS}/{POD}/exec?{query}", ssl=stranger, protocols=[bearer, "v4.channel.k8s.io"]
-        ) as found,
-    ):
+    path = f"{PODS}/{POD}/exec?{query}"
+    async with stream(user, path, bearer, "v4.channel.k8s.io", tls=stranger) as found:
         assert found.protocol == "v4.channel.k8s.io"
         assert await data_of(found) == (1, b"")
         assert await data_of(found) == (1, b"hi\n")
     for wrong in (f"{bearer}x", "base64url.bearer.authorization.k8s.io.bm8"):
-        async with ClientSession() as session:
-            with pytest.raises(WSServerHandshakeError) as refused:
-                await session.ws_connect(
-                    f"{user.server}{PODS}/{POD}/exec?{query}",
-                    ssl=stranger,
-                    protocols=[wrong, "v4.channel.k8s.io"],
-                )
-            assert refused.value.status == 401
+        with pytest.raises(WSServerHandshakeError) as refused:
+            async with stream(user, path, wrong, "v4.channel.k8s.io", tls=stranger):
+                pass
+        assert refused.value.status == 401
 
 
 def test_the_credentials_permit_nothing_else(pool: Pool, tmp_path: Path) -> None:

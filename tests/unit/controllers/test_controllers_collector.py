@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from vcsync.controllers.garbagecollector import garbage_collector_controller
+from vcsync.controllers.garbagecollector import custom_resources
 from vcsync.controllers.garbagecollector.garbage_collector_controller import (
     LEFT_OUT,
     STEPS_PER_OBJECT,
@@ -312,7 +312,7 @@ def definition(plural: str, *, established: bool = True) -> Envelope:
 async def test_a_definition_too_many_is_told_and_followed_once_another_one_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(garbage_collector_controller, "MOST_CUSTOM", 2)
+    monkeypatch.setattr(custom_resources, "MOST_CUSTOM", 2)
     reporter = Reporter()
     async with collecting(Server(), reporter) as collector:
         for plural in ("apples", "pears", "plums", "cherries"):

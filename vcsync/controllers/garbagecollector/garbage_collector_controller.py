@@ -9,16 +9,17 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 from msgspec.structs import replace
 
-from vcsync.controllers.framework.definitions import resource_of, slim
+from vcsync.controllers.framework.definitions import slim
 from vcsync.controllers.framework.event_handlers import standing
 from vcsync.controllers.framework.mirror import Key, Mirror
 from vcsync.controllers.framework.reporting import Reporter
 from vcsync.controllers.garbagecollector import garbage_collector_plan as gc_decide
+from vcsync.controllers.garbagecollector.custom_resources import MOST_CUSTOM, Custom, CustomResources
 from vcsync.controllers.garbagecollector.garbage_collector_plan import (
     Remove,
     Standing,
@@ -46,9 +47,6 @@ VERBS = frozenset({"delete", "list", "watch"})
 WORKERS = 32
 PER_TENANT = 8
 """Maximum number of one tenant's objects in progress."""
-MOST_CUSTOM = 1000
-"""Maximum number of followed custom resources of one tenant; each is a separate stream. A control plane lets a tenant have as
-many definitions."""
 LEFT_OUT = "GarbageNotCollected"
 """Event reason: the objects of a definition are not followed, so neither they nor their dependents are collected."""
 DEPENDENTS_PER_SECOND = 4000.0
@@ -72,12 +70,6 @@ class UnknownKind(KubeError):
 
 class Unresolvable(Exception):
     """A cluster-scoped object names a namespaced owner: it is never collected."""
-
-
-class _Custom(NamedTuple):
-    resource: Resource
-    mirror: Mirror
-    task: asyncio.Task[None]
 
 
 class Collector:
@@ -112,9 +104,7 @@ class Collector:
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._mirrors: dict[Resource, Mirror] = {}
         self._definitions = Mirror(self._everywhere, CUSTOM_RESOURCE_DEFINITIONS, slim)
-        self._custom: dict[str, dict[str, _Custom]] = {}
-        self._customs: dict[tuple[str, str, str], _Custom] = {}  # by tenant, group and kind
-        self._left_out: dict[str, dict[str, Envelope]] = {}  # tenant -> name of a definition -> definition
+        self._customs = CustomResources(self._begin_custom, self._end_custom, self._tell_left_out)
         self._absent: OrderedDict[tuple[str, str, OwnerReference], None] = OrderedDict()
         self._tasks: asyncio.TaskGroup | None = None
         self._began = False
@@ -153,22 +143,20 @@ class Collector:
         return {
             "objects": len(self._graph),
             "resources": len(self._mirrors),
-            "customResources": sum(map(len, self._custom.values())),
-            "customResourcesLeftOut": {tenant: len(each) for tenant, each in self._left_out.items()},
+            "customResources": len(self._customs),
+            "customResourcesLeftOut": self._customs.left_out(),
             "queue": {"queued": queue.queued, "delayed": queue.delayed, "inProcess": queue.in_process},
         }
 
     def left_out(self) -> int:
         """Return how many definitions of all tenants are not followed, because their tenants have too many."""
-        return sum(map(len, self._left_out.values()))
+        return sum(self._customs.left_out().values())
 
     def end_tenant(self, tenant: str) -> None:
         """Stop collecting a tenant's garbage and following its custom resources."""
         self.work.queue.forget_group(tenant)
         self.work.timeline.forget(tenant)
-        self._left_out.pop(tenant, None)
-        for known in self._custom.pop(tenant, {}).values():
-            self._end_custom(tenant, known)
+        self._customs.end_tenant(tenant)
 
     def begin_tenant(self, tenant: str) -> None:
         """Start collecting a tenant's garbage."""
@@ -218,77 +206,33 @@ class Collector:
             note(Change(None, envelope))
 
     def _defined(self, change: Change) -> None:
-        """Start or stop following a custom resource, according to its current definition."""
-        definition = standing(change)
-        tenant, name = definition.tenant, definition.name
-        wanted = None if change.new is None else resource_of(change.new)
-        customs = self._custom.setdefault(tenant, {})
-        known = customs.get(name)
-        if wanted is None:
-            self._forget_left_out(tenant, name)
-        if known is not None and known.resource != wanted:
-            del customs[name]
-            self._end_custom(tenant, known)
-        if wanted is not None and name not in customs and self._serves(tenant):
-            self._begin_custom(definition, wanted)
-        elif wanted is None and known is not None:
-            self._begin_left_out(tenant)
-        if not customs:
-            del self._custom[tenant]
+        self._customs.changed(change, serves=self._serves(standing(change).tenant))
 
-    def _begin_left_out(self, tenant: str) -> None:
-        """Follow a definition that was left out, since another one has gone."""
-        for name, definition in self._left_out.get(tenant, {}).items():
-            wanted = resource_of(definition)
-            self._forget_left_out(tenant, name)
-            if wanted is not None:
-                self._begin_custom(definition, wanted)
-            return
+    def _tell_left_out(self, definition: Envelope) -> None:
+        _log.warning(
+            "garbage.custom_resources",
+            tenant=definition.tenant,
+            definition=definition.name,
+            most=MOST_CUSTOM,
+        )
+        message = (
+            f"more than {MOST_CUSTOM} definitions have their garbage collected already: objects of this one are not deleted "
+            "with their owners, nor are their dependents with them; delete definitions that are not used"
+        )
+        kind = CUSTOM_RESOURCE_DEFINITIONS
+        about = ObjectRef(kind.api_version, kind.kind, definition.name, "", definition.uid)
+        self._reporter.emit(definition.tenant, NAME, about, "Warning", LEFT_OUT, message, now=time.time())
 
-    def _forget_left_out(self, tenant: str, name: str) -> None:
-        if (left_out := self._left_out.get(tenant)) is not None:
-            left_out.pop(name, None)
-            if not left_out:
-                del self._left_out[tenant]
-
-    def _leave_out(self, definition: Envelope) -> None:
-        left_out = self._left_out.setdefault(definition.tenant, {})
-        if definition.name not in left_out:
-            _log.warning(
-                "garbage.custom_resources",
-                tenant=definition.tenant,
-                definition=definition.name,
-                most=MOST_CUSTOM,
-            )
-            message = (
-                f"more than {MOST_CUSTOM} definitions have their garbage collected already: objects of this one are not deleted "
-                "with their owners, nor are their dependents with them; delete definitions that are not used"
-            )
-            kind = CUSTOM_RESOURCE_DEFINITIONS
-            about = ObjectRef(kind.api_version, kind.kind, definition.name, "", definition.uid)
-            self._reporter.emit(definition.tenant, NAME, about, "Warning", LEFT_OUT, message, now=time.time())
-        left_out[definition.name] = definition
-
-    def _begin_custom(self, definition: Envelope, resource: Resource) -> None:
-        tenant = definition.tenant
-        customs = self._custom[tenant]
+    def _begin_custom(self, tenant: str, resource: Resource) -> Custom:
         if self._tasks is None:
-            return
-        if len(customs) >= MOST_CUSTOM:
-            self._leave_out(definition)
-            return
+            raise AssertionError("definitions are followed only while it runs")
         client = self._of(tenant).metadata_only()
         mirror = Mirror(client, resource, _slim, tenant=tenant)
         task = self._tasks.create_task(mirror.reflector.run(), name=f"garbage {tenant} {resource.plural}")
-        customs[definition.name] = _Custom(resource, mirror, task)
-        self._customs[tenant, resource.group, resource.kind] = customs[definition.name]
         self._follow(mirror)
+        return Custom(resource, mirror, task)
 
-    def _end_custom(self, tenant: str, known: _Custom) -> None:
-        known.task.cancel()
-        kind = tenant, known.resource.group, known.resource.kind
-        if self._customs.get(kind) is known:
-            del self._customs[kind]
+    def _end_custom(self, _tenant: str, known: Custom) -> None:
         for envelope in known.mirror.everything():
             for uid in self._graph.change(known.resource, Change(envelope, None)):
                 self._add(uid)
@@ -375,7 +319,7 @@ class Collector:
         group = group_of(reference)
         if (found := self._kinds.get((group, reference.kind))) is not None:
             return found
-        if (custom := self._customs.get((tenant, group, reference.kind))) is not None:
+        if (custom := self._customs.of_kind(tenant, group, reference.kind)) is not None:
             return custom.resource
         raise UnknownKind(f"no matches for kind {reference.kind!r} in version {reference.apiVersion!r}")
 
@@ -446,7 +390,7 @@ class Collector:
         """Update the mirror immediately, because the watch may be delayed."""
         tenant, envelope = node.envelope.tenant, node.envelope
         mirror = self._mirrors.get(node.resource)
-        custom = self._customs.get((tenant, node.resource.group, node.resource.kind))
+        custom = self._customs.of_kind(tenant, node.resource.group, node.resource.kind)
         if mirror is None and custom is not None and custom.resource == node.resource:
             mirror = custom.mirror
         if mirror is not None:

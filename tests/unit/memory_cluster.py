@@ -37,7 +37,7 @@ class MemoryCluster:
     Attributes:
         before: called with verb, plural and name before each call; may raise the call's error.
         after: called with the same arguments after each call has had its effect.
-        fields: plural -> field selector of the last list or watch.
+        fields: plural -> field selector of the last watch.
         raw: subresource -> function of namespace, name and body that answers its creations.
     """
 
@@ -242,11 +242,9 @@ class MemoryCluster:
         resource: Resource,
         namespace: str = "",
         *,
-        field_selector: str = "",
         label_selector: str = "",
         **_: object,
     ) -> AsyncIterator[ListPage]:
-        self.fields[resource.plural] = field_selector
         found = await self.list(resource, namespace, label_selector=label_selector)
         yield ListPage(found, str(next(self._versions)), "", None)
 

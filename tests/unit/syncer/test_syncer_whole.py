@@ -735,7 +735,7 @@ async def test_objects_of_a_tenant_that_lost_its_data_are_kept_in_the_super_clus
         )
         assert (braked[0]["reason"], braked[0]["message"]) == (
             "TooManyDeletions",
-            f"{KEY}: 40 of 42 configmaps in super cluster r1",
+            f"{KEY}: 40 of 42 configmaps in super cluster r1, first configmaps/shop/m0",
         )
         found = stage.meta.found(VIRTUAL_CLUSTERS, "acme", "vcsync")
         assert found

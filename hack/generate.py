@@ -147,6 +147,7 @@ def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
             rbac.definitions_namespace(),
             rbac.endpoints_namespace(),
         ]
+        files["status-readers.yaml"] = rbac.status_readers()
         files["admission.yaml"] = rbac.admission_policies()
     elif side == "tenant":
         files["admission.yaml"] = rbac.tenant_admission()

@@ -69,6 +69,17 @@ _PUBLISHED: Final = (
     ("gateway.networking.k8s.io", "gatewayclasses"),
 )
 """Group and plural of the kinds of `vcsync.published`."""
+_ASK_WHO_CALLS: Final = (
+    Grant(group="authentication.k8s.io", resources=("tokenreviews",), verbs=("create",)),
+    Grant(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+)
+"""Rights of a status endpoint that other machines reach: to ask who a caller is, and what it may read."""
+STATUS_PATHS: Final = {
+    "/status": names.STATUS_READER,
+    "/timeline": names.STATUS_READER,
+    "/metrics": names.METRICS_READER,
+}
+"""Paths of status endpoints that nobody may get without a right, and the ClusterRole of the meta cluster that grants each."""
 _WRITE_EVENTS = Grant(group=CORE, resources=("events",), verbs=("create", "patch"))
 _LEADER_ELECTION = Grant(
     group="coordination.k8s.io",
@@ -119,6 +130,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         _tenant_credentials(names.ROLE_SYNCER),
         # The UID of kube-system identifies the meta cluster.
         Grant(group=CORE, resources=("namespaces",), verbs=("get",), names=("kube-system",)),
+        *_ASK_WHO_CALLS,
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -143,6 +155,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
         Grant(group=CORE, resources=("namespaces",), verbs=("get", "delete")),
         # It removes the Tenants that were made for them; confined as well.
         Grant(group=names.GROUP, resources=("tenants",), verbs=("get", "delete")),
+        *_ASK_WHO_CALLS,
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -170,6 +183,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             names=(names.PLACEMENT_SERVICE,),
             namespace=names.SYSTEM_NAMESPACE,
         ),
+        *_ASK_WHO_CALLS,
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -199,6 +213,7 @@ GRANTS: Final[dict[tuple[Side, str], tuple[Grant, ...]]] = {
             verbs=("get", "post", "patch", "delete"),
             urls=("/vcsync/v1/tenants", "/vcsync/v1/tenants/*"),
         ),
+        *_ASK_WHO_CALLS,
         _WRITE_EVENTS,
         _LEADER_ELECTION,
     ),
@@ -392,7 +407,19 @@ def meta_manifests() -> list[Manifest]:
         definitions_namespace(),
         endpoints_namespace(),
     ]
-    return [*namespaces, *_of_side("meta"), *admission_policies()]
+    return [*namespaces, *_of_side("meta"), *status_readers(), *admission_policies()]
+
+
+def status_readers() -> list[Manifest]:
+    """Return the ClusterRoles for readers of status endpoints. Nobody is bound to them: operators do that."""
+    granted: dict[str, list[str]] = {}
+    for path, name in STATUS_PATHS.items():
+        granted.setdefault(name, []).append(path)
+    return [
+        _object(f"{RBAC_GROUP}/v1", "ClusterRole", name)
+        | {"rules": [{"nonResourceURLs": paths, "verbs": ["get"]}]}
+        for name, paths in granted.items()
+    ]
 
 
 def super_manifests(super_id: str | None = None) -> list[Manifest]:

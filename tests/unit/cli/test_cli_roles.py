@@ -9,6 +9,7 @@ import pytest
 from tenacity import wait_none
 
 from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.status_endpoint import Listen
 from vcsync.cli.run import roles
 from vcsync.cli.run.roles import Settings, SyncerRole
 from vcsync.kube.errors import (
@@ -42,7 +43,7 @@ async def test_a_rebuilt_syncer_remembers_the_releases_it_has_seen(
             """End immediately."""
 
     monkeypatch.setattr(service, "Syncer", Ends)
-    settings = Settings(kubeconfigs={}, listen="", leader_elect=False, identity="me")
+    settings = Settings(kubeconfigs={}, listen=Listen(""), leader_elect=False, identity="me")
     role = SyncerRole(None, "r1", settings, (1, 1))  # type: ignore[arg-type]
     for _ in range(2):
         with pytest.raises(FailedError, match="ended by itself"):
@@ -73,7 +74,7 @@ async def test_a_fence_stops_the_syncer(monkeypatch: pytest.MonkeyPatch) -> None
             stopped.append("drain")
 
     monkeypatch.setattr(service, "Syncer", Fenced)
-    settings = Settings(kubeconfigs={}, listen="", leader_elect=False, identity="me")
+    settings = Settings(kubeconfigs={}, listen=Listen(""), leader_elect=False, identity="me")
     role = SyncerRole(None, "r1", settings, (1, 1))  # type: ignore[arg-type]
     await role._sync_until_changed(None, b"")  # type: ignore[arg-type]
     assert stopped == ["drain", "run"]
@@ -119,7 +120,7 @@ class Meta:
 
 
 def role_at(meta: Meta, *, leader_elect: bool = True) -> SyncerRole:
-    settings = Settings(kubeconfigs={}, listen="", leader_elect=leader_elect, identity="me")
+    settings = Settings(kubeconfigs={}, listen=Listen(""), leader_elect=leader_elect, identity="me")
     return SyncerRole(meta, "r1", settings, (1, 1))  # type: ignore[arg-type]
 
 

@@ -85,6 +85,11 @@ def test_malformed_shards_are_refused(text: str) -> None:
         ("127.0.0.1:1", "http://127.0.0.1:1/status"),
         ("http://host:1/", "http://host:1/status"),
         ("https://host/status", "https://host/status"),
+        ("localhost:1", "http://localhost:1/status"),
+        ("[::1]:1", "http://[::1]:1/status"),
+        ("10.0.0.7:8080", "https://10.0.0.7:8080/status"),
+        ("status.example:8080", "https://status.example:8080/status"),
+        ("https://127.0.0.1:1", "https://127.0.0.1:1/status"),
     ],
 )
 def test_status_urls(endpoint: str, url: str) -> None:

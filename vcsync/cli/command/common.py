@@ -20,7 +20,6 @@ from vcsync.objects.times import time_text
 from vcsync.process import watchdog
 from vcsync.registration.clients import CALL_TIMEOUT, FIELD_MANAGER
 from vcsync.scheduling.slices import DIMENSIONS
-from vcsync.status.server import DEFAULT_LISTEN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -90,13 +89,6 @@ def limit_stalls(seconds: float, folder: Path | None = None) -> None:
     watchdog.LIMITS.end, watchdog.LIMITS.folder = seconds, folder
 
 
-status_option = click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    default=DEFAULT_LISTEN,
-    show_default=True,
-    help="Address of /healthz, /readyz, /metrics and /status (without authentication).",
-)
 output_option = click.option(
     "-o",
     "--output",
@@ -112,12 +104,6 @@ kubeconfig_option = click.option(
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Administrator's kubeconfig of the cluster.",
-)
-endpoint_option = click.option(
-    "--endpoint",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="Also read the status of the roles that serve it there (--listen of 'vcsync run'); may be repeated.",
 )
 as_given_option = click.option(
     "--as-given",

@@ -85,7 +85,18 @@ TAKES_FROM: Mapping[str, tuple[str, ...]] = {
 }
 """Commands that do the work of several roles also read those roles' sections."""
 OWN = frozenset(
-    {"identity", "kubeconfig", "leader-elect", "listen", "log-format", "log-level", "meta", "stall-seconds"}
+    {
+        "identity",
+        "kubeconfig",
+        "leader-elect",
+        "listen",
+        "log-format",
+        "log-level",
+        "meta",
+        "stall-seconds",
+        "tls-cert-file",
+        "tls-private-key-file",
+    }
 )
 """Options of a process, which are not read from another role's section."""
 _PATH_IN_PAIR = "ID=KUBECONFIG"

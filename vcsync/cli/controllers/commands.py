@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -10,11 +11,12 @@ import structlog
 
 from vcsync.api.names import ROLE_CONTROLLERS
 from vcsync.apiserver.admission.policies.typechecking import warnings
-from vcsync.cli.command.common import limit_stalls, log_options, stall_option, status_option
+from vcsync.cli.command.common import limit_stalls, log_options, stall_option
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.stalls import last_stall
+from vcsync.cli.command.status_endpoint import Listen, listen_of, serve_status, status_options
 from vcsync.cli.controlplane.commands import data_option
 from vcsync.cli.tenant.embedded import ADMIN_KUBECONFIG
 from vcsync.controllers.manager.role import Controllers
@@ -25,8 +27,6 @@ from vcsync.process import lifetime, logs, loop
 from vcsync.process.signals import until_signalled
 from vcsync.process.stall_report import Suspects
 from vcsync.registration.issued import TENANTS
-from vcsync.status import StatusServer
-from vcsync.status.server import parse_listen
 
 AUTHORITY = "ca.crt"
 STALLS = Path("stalls") / ROLE_CONTROLLERS
@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 @click.command(epilog=example("vcsync run controllers --data /var/lib/vcsync"))
 @config_option("controllers")
 @data_option
-@status_option
+@status_options
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
@@ -51,18 +51,18 @@ _log = structlog.get_logger(__name__)
 def controllers(
     *,
     data: Path,
-    listen: str,
     leader_elect: bool,
     identity: str | None,
     stall_seconds: float,
     log_level: str,
     log_format: str,
+    **given: Any,
 ) -> None:
     """Run the controllers of all tenants of an embedded control plane that runs already.
 
     Tenants then need no kube-controller-manager of their own.
     """
-    parse_listen(listen)
+    listen = listen_of(given)
     missing = [name for name in (ADMIN_KUBECONFIG, AUTHORITY) if not (data / name).is_file()]
     if missing:
         raise WrongInputError(f"{data / missing[0]} does not exist; 'vcsync run controlplane' writes it")
@@ -72,7 +72,7 @@ def controllers(
     loop.run(until_signalled(_run(data, listen, name, leader_elect=leader_elect)))
 
 
-async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) -> None:
+async def _run(data: Path, listen: Listen, identity: str, *, leader_elect: bool) -> None:
     connection = Connection.from_kubeconfig_file(data / ADMIN_KUBECONFIG)
     loop.started()
     async with Client(connection, name="control plane", field_manager=f"vcsync/{ROLE_CONTROLLERS}") as server:
@@ -85,12 +85,12 @@ async def _run(data: Path, listen: str, identity: str, *, leader_elect: bool) ->
         )
         if stall := last_stall():
             await _record(server, stall)
-        async with StatusServer(listen, {ROLE_CONTROLLERS: role}) as status:
+        async with serve_status(listen, {ROLE_CONTROLLERS: role}, lambda: connection) as status:
             _log.info(
                 "role starts",
                 role=ROLE_CONTROLLERS,
                 identity=identity,
-                status=f"http://{status.address}/status",
+                status=f"{status.url}/status",
             )
             await role.run()
     _log.info("role ended", role=ROLE_CONTROLLERS)

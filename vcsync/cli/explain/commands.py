@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,8 +11,8 @@ import click
 from vcsync.api.names import ENDPOINTS_NAMESPACE, ROLE_PODSCHEDULER, ROLE_SYNCER, SERVICE, super_namespace
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, cluster_key, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
-from vcsync.cli.command.common import endpoint_option, meta_client, meta_option, output_option
-from vcsync.cli.command.endpoints import roles_of, timeline_of
+from vcsync.cli.command.common import meta_client, meta_option, output_option
+from vcsync.cli.command.endpoints import Endpoints, endpoint_options, roles_of, timeline_of
 from vcsync.cli.command.errors import FailedError, WrongInputError
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import document, print_names
@@ -48,22 +49,31 @@ def explain() -> None:
 
 @explain.command(epilog=example("vcsync explain pod acme/default/web-0 --endpoint 127.0.0.1:10550"))
 @click.argument("target", metavar="TENANT/NAMESPACE/NAME")
-@endpoint_option
+@endpoint_options
 @output_option
 @meta_option
-def pod(target: str, endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
+def pod(
+    *,
+    target: str,
+    endpoint: tuple[str, ...],
+    endpoint_token_file: Path | None,
+    endpoint_ca: Path | None,
+    form: str,
+    meta: str | None,
+) -> None:
     """Explain where a Pod of a tenant runs, or what it waits for.
 
     With --endpoint it includes what the running roles wait for and what they last did about the Pod.
     """
     tenant, namespace, name = _split(target, 3, "TENANT/NAMESPACE/NAME")
-    asyncio.run(_explain_pod(tenant, (namespace, name), endpoint, form, meta))
+    endpoints = Endpoints(endpoint, endpoint_token_file, endpoint_ca)
+    asyncio.run(_explain_pod(tenant, (namespace, name), endpoints, form, meta))
 
 
 async def _explain_pod(
-    tenant: str, key: tuple[str, str], endpoint: tuple[str, ...], form: str, meta: str | None
+    tenant: str, key: tuple[str, str], endpoints: Endpoints, form: str, meta: str | None
 ) -> None:
-    roles = await roles_of(endpoint)
+    roles = await roles_of(endpoints)
     async with meta_client(meta) as client:
         vc = await require_tenant(client, tenant)
         found = await _tenant_object(client, vc, PODS, key[1], key[0])
@@ -85,7 +95,7 @@ async def _explain_pod(
     )
     story += sentences(vc)
     tenants = (cluster_key(vc), vc.spec.tenant or vc.name)
-    transitions = await timeline_of(endpoint, tenants, ObjectName(PODS.plural, *key))
+    transitions = await timeline_of(endpoints, tenants, ObjectName(PODS.plural, *key))
     story += transition_lines(transitions)
     about = {"timeline": transitions, "pod": plain, "placement": _facts(placement)}
     _tell(story, about, form, f"pod/{tenant}/{key[0]}/{key[1]}")

@@ -7,10 +7,11 @@ from typing import Any
 import click
 import structlog
 
-from vcsync.cli.command.common import limit_stalls, log_options, stall_option, status_option
+from vcsync.cli.command.common import limit_stalls, log_options, stall_option
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.help import example
+from vcsync.cli.command.status_endpoint import Listen, listen_of, serve_status, status_options
 from vcsync.cli.hollow.kubelets import kubelet_tls, read_keys
 from vcsync.kube.client import Client
 from vcsync.kube.connection import Connection
@@ -22,7 +23,6 @@ from vcsync.simulate.chance import Latency
 from vcsync.simulate.cluster import HollowCluster, Serving, Settings
 from vcsync.simulate.kubelet import KubeletBehaviour
 from vcsync.simulate.nodes import Shape
-from vcsync.status import StatusServer
 from vcsync.status.server import parse_listen
 
 NAME = "hollow"
@@ -127,18 +127,16 @@ _log = structlog.get_logger(__name__)
     show_default=True,
     help="Address at which they serve, with --keys; port 0: a free port. 'vcsync run controlplane' must allow that address.",
 )
-@status_option
+@status_options
 @stall_option
 @log_options()
-def hollow(
-    *, kubeconfig: Path, listen: str, stall_seconds: float, log_level: str, log_format: str, **given: Any
-) -> None:
+def hollow(*, kubeconfig: Path, stall_seconds: float, log_level: str, log_format: str, **given: Any) -> None:
     """Run simulated nodes for a cluster: Pods are bound, become Running, end and are deleted, but no program runs.
 
     The cluster must have controllers (those of vcsync, or a kube-controller-manager), but no scheduler of its own.
     Clients of its API see no difference to real Pods.
     """
-    parse_listen(listen)
+    listen = listen_of(given)
     settings, serving = hollow_settings(given), serving_of(given)
     logs.configure(log_level, "console" if log_format == "console" else "json")
     limit_stalls(stall_seconds)
@@ -182,10 +180,10 @@ def serving_of(given: Mapping[str, Any]) -> Serving | None:
     return Serving(host, port, kubelet_tls(read_keys(given["keys"]), host))
 
 
-async def _run(kubeconfig: Path, settings: Settings, serving: Serving | None, listen: str) -> None:
+async def _run(kubeconfig: Path, settings: Settings, serving: Serving | None, listen: Listen) -> None:
     connection = Connection.from_kubeconfig_file(kubeconfig)
     async with Client(connection, name=kubeconfig.stem, field_manager="hollow") as client:
         cluster = HollowCluster(client, settings, serving)
-        async with StatusServer(listen, {NAME: cluster}) as status:
-            _log.info("role starts", role=NAME, status=f"http://{status.address}/status")
+        async with serve_status(listen, {NAME: cluster}, lambda: connection) as status:
+            _log.info("role starts", role=NAME, status=f"{status.url}/status")
             await cluster.run()

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -36,13 +37,13 @@ from vcsync.cli.command.common import (
     parse_endpoint,
     require_slice,
     stall_option,
-    status_option,
 )
 from vcsync.cli.command.config import config_option
 from vcsync.cli.command.durations import seconds_of
 from vcsync.cli.command.errors import WrongInputError
 from vcsync.cli.command.failover import FAIL_BACK, METAVAR, OPTION, parse_failover
 from vcsync.cli.command.help import example
+from vcsync.cli.command.status_endpoint import listen_of, serve_status, status_options
 from vcsync.cli.controllers.commands import controllers
 from vcsync.cli.controlplane.commands import controlplane
 from vcsync.cli.hollow.commands import hollow
@@ -57,12 +58,12 @@ from vcsync.cli.run.roles import (
     make_tenants,
 )
 from vcsync.cli.run.supervision import Keeper, MakeRole
+from vcsync.kube.connection import Connection
 from vcsync.process import lifetime, logs, loop
 from vcsync.process.signals import until_signalled
 from vcsync.scheduling.scores import POLICIES
 from vcsync.scheduling.slices import DEFAULT_SLICE, DIMENSIONS, OBJECTS, PODS
-from vcsync.status import StatusServer, StatusSource
-from vcsync.status.server import parse_listen
+from vcsync.status import StatusSource
 from vcsync.status.sources import readiness
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -77,7 +78,7 @@ _log = structlog.get_logger(__name__)
 
 role_options = options(
     meta_option,
-    status_option,
+    status_options,
     click.option(
         "--leader-elect/--no-leader-elect",
         default=True,
@@ -354,6 +355,8 @@ def _settings(
     *,
     meta: str | None,
     listen: str,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
     leader_elect: bool,
     identity: str | None,
     stall_seconds: float,
@@ -366,7 +369,9 @@ def _settings(
     Raises:
         WrongInputError: The folder lacks a role's kubeconfig, or options contradict each other.
     """
-    parse_listen(listen)
+    at = listen_of(
+        {"listen": listen, "tls_cert_file": tls_cert_file, "tls_private_key_file": tls_private_key_file}
+    )
     limit_stalls(stall_seconds)
     own = tuning_of(tuning)
     if kubeconfigs is None:
@@ -377,7 +382,7 @@ def _settings(
         if missing:
             raise WrongInputError(f"{missing[0]} does not exist; 'vcsync install --kubeconfigs' writes it")
     name = lifetime.begin(identity or socket.gethostname())
-    return Settings(by_role, listen, leader_elect, name, own, control_plane)
+    return Settings(by_role, at, leader_elect, name, own, control_plane)
 
 
 def tuning_of(given: Mapping[str, Any]) -> Tuning:
@@ -454,12 +459,10 @@ async def _one(settings: Settings, name: str, make: MakeRole) -> None:
     loop.started()
     async with (
         make() as role,
-        StatusServer(settings.listen, {name: role}) as server,
+        serve_status(settings.listen, {name: role}, partial(_meta, settings)) as server,
         _settling({name: role}),
     ):
-        _log.info(
-            "role starts", role=name, identity=settings.identity, status=f"http://{server.address}/status"
-        )
+        _log.info("role starts", role=name, identity=settings.identity, status=f"{server.url}/status")
         await role.run()
     _log.info("role ended", role=name)
 
@@ -469,10 +472,10 @@ async def _all(settings: Settings) -> None:
     loop.started()
     async with (
         Keeper() as keeper,
-        StatusServer(settings.listen, keeper.sources) as server,
+        serve_status(settings.listen, keeper.sources, partial(_meta, settings)) as server,
         _settling(keeper.sources),
     ):
-        _log.info("all roles start", identity=settings.identity, status=f"http://{server.address}/status")
+        _log.info("all roles start", identity=settings.identity, status=f"{server.url}/status")
         keeper.start(ROLE_NSSCHEDULER, make_nsscheduler(settings))
         keeper.start(ROLE_PODSCHEDULER, make_podscheduler(settings))
         if ROLE_TENANTS in settings.kubeconfigs:
@@ -484,6 +487,11 @@ async def _all(settings: Settings) -> None:
             )
         keeper.start(pool_role.NAME, pool_role.make_pool(settings, keeper))
         await asyncio.Event().wait()
+
+
+def _meta(settings: Settings) -> Connection:
+    """Return how to reach the meta cluster: every role may ask it about callers of the status endpoint."""
+    return Connection.load(next(iter(settings.kubeconfigs.values())))
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.api.specs import STAY, FailBack, Failover
 from vcsync.cli.command.errors import FailedError
+from vcsync.cli.command.status_endpoint import Listen
 from vcsync.cli.command.super_kubeconfig import stored_kubeconfig
 from vcsync.cli.run.kubelet_api_options import KubeletOptions
 from vcsync.cli.run.supervision import MakeRole, Role
@@ -92,7 +93,7 @@ class Settings:
 
     kubeconfigs: dict[str, str | None]
     """Kubeconfig of the meta cluster by role; None for in-cluster credentials."""
-    listen: str
+    listen: Listen
     leader_elect: bool
     identity: str
     tuning: Tuning = Tuning()

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +12,8 @@ from vcsync.api.conditions import condition_of
 from vcsync.api.names import super_id_of_finalizer
 from vcsync.api.objects import NamespacePlacement, SuperCluster, VirtualCluster, to_wire
 from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS, VIRTUAL_CLUSTERS
-from vcsync.cli.command.common import endpoint_option, meta_client, meta_option, output_option
-from vcsync.cli.command.endpoints import roles_of
+from vcsync.cli.command.common import meta_client, meta_option, output_option
+from vcsync.cli.command.endpoints import Endpoints, endpoint_options, roles_of
 from vcsync.cli.command.help import example
 from vcsync.cli.command.output import amounts, document, print_names, table, wide
 from vcsync.cli.command.terminal import say
@@ -28,19 +29,25 @@ ROLES_HEADER = ("ROLE", "READY", "RESTARTS", "REMARK")
 
 
 @click.command(epilog=example("vcsync status", "vcsync status --endpoint 127.0.0.1:10550 -o json"))
-@endpoint_option
+@endpoint_options
 @output_option
 @meta_option
-def status(endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
+def status(
+    endpoint: tuple[str, ...],
+    endpoint_token_file: Path | None,
+    endpoint_ca: Path | None,
+    form: str,
+    meta: str | None,
+) -> None:
     """Show super clusters, tenants, the placements of their namespaces, problems, and recent warnings.
 
     With --endpoint it also shows the roles. Rows are sorted by name, warnings from the newest to the oldest.
     """
-    asyncio.run(_status(endpoint, form, meta))
+    asyncio.run(_status(Endpoints(endpoint, endpoint_token_file, endpoint_ca), form, meta))
 
 
-async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> None:
-    roles = await roles_of(endpoint)
+async def _status(endpoints: Endpoints, form: str, meta: str | None) -> None:
+    roles = await roles_of(endpoints)
     async with meta_client(meta) as client:
         pool = [SuperCluster.from_envelope(one) for one in await client.list(SUPER_CLUSTERS)]
         clients = [VirtualCluster.from_envelope(one) for one in await client.list(VIRTUAL_CLUSTERS)]
@@ -65,7 +72,7 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
             "namespaces": [as_plain(one, clients) for one in ledger],
             "warnings": msgspec.to_builtins(warned),
         }
-        say(document(answer | ({"roles": roles} if endpoint else {}), form))
+        say(document(answer | ({"roles": roles} if endpoints.addresses else {}), form))
         return
     of_pool = [supers.row(one, dealt, judged[one.name]) for one in pool]
     of_tenants = [tenants.row(one, aside) for one in clients]
@@ -86,7 +93,7 @@ async def _status(endpoint: tuple[str, ...], form: str, meta: str | None) -> Non
     if warned:
         say()
         say(table(alarms.HEADER, map(alarms.row, warned)))
-    if endpoint:
+    if endpoints.addresses:
         say()
         say(table(ROLES_HEADER, (role_row(name, role) for name, role in roles.items())))
 

@@ -142,8 +142,8 @@ _MEMBER_OPTIONS = (
 @click.option(
     "--status",
     metavar="HOST:PORT",
-    help="Address of /healthz, /readyz, /metrics and /status, without authentication "
-    f"(default: {DEFAULT_LISTEN}, or a free port if that is taken).",
+    help="Address of /healthz, /readyz, /metrics and /status: on loopback for everybody on this machine, by HTTP; elsewhere by "
+    f"HTTPS, for those who may read them (default: {DEFAULT_LISTEN}, or a free port if that is taken).",
 )
 @click.option(
     "--unschedulable-seconds",

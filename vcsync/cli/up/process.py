@@ -14,6 +14,7 @@ from vcsync.api import names
 from vcsync.api.objects import SuperCluster
 from vcsync.api.resources import SUPER_CLUSTERS
 from vcsync.apiserver.operator.folder import DataFolder
+from vcsync.cli.command.status_endpoint import Listen, serve_status
 from vcsync.cli.command.terminal import say
 from vcsync.cli.controllers.commands import AUTHORITY
 from vcsync.cli.controlplane.process import SWITCH_SECONDS, endpoint_of
@@ -32,7 +33,7 @@ from vcsync.kube.errors import KubeError
 from vcsync.process import logs, loop
 from vcsync.process.signals import until_signalled
 from vcsync.status import StatusServer
-from vcsync.status.server import DEFAULT_LISTEN
+from vcsync.status.server import DEFAULT_LISTEN, is_loopback, parse_listen
 from vcsync.status.sources import readiness
 from vcsync.tenancy.health import judge_stored
 
@@ -47,13 +48,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class System:
-    """A running system. `server`: client of the control plane's root, as the operator; `url`: its address."""
+    """A running system.
+
+    `server`: client of the control plane's root, as the operator; `url`: its address; `status`: address of the status endpoint;
+    `page`: URL of its page, without a slash at its end.
+    """
 
     wanted: Wanted
     server: Client
     keeper: Keeper
     url: str
     status: str
+    page: str
 
     @property
     def data(self) -> Path:
@@ -135,7 +141,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         connection = Connection.from_kubeconfig_file(settings.data / ADMIN_KUBECONFIG)
         server = await stack.enter_async_context(Client(connection, name="control plane"))
         keeper = await stack.enter_async_context(Keeper(core.sources))
-        status = await _status_server(stack, wanted.status, keeper)
+        status = await _status_server(stack, wanted, keeper, connection)
         keeper.start(names.ROLE_CONTROLLERS, up_roles.make_controllers(server, settings))
         async with Client(connection, name="control plane", timeout=INSTALL_SECONDS) as patient:
             await up_spaces.install(patient)
@@ -155,7 +161,7 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         paths = await up_spaces.write_role_kubeconfigs(server, folder, names.META_ACCOUNTS)
         roles = Settings(
             dict(paths),
-            status,
+            Listen(status.address),
             leader_elect=False,
             identity=up_roles.IDENTITY,
             tuning=wanted.tuning,
@@ -166,13 +172,19 @@ async def running(wanted: Wanted, say: Say) -> AsyncIterator[System]:
         defaults = {**up_spaces.SPEC, **wanted.members.limits}
         keeper.start(names.ROLE_TENANTS, make_tenants(roles, defaults))
         keeper.start(pool_role.NAME, pool_role.make_pool(roles, keeper))
-        yield System(wanted, server, keeper, url, status)
+        yield System(wanted, server, keeper, url, status.address, status.url)
 
 
-async def _status_server(stack: AsyncExitStack, listen: str | None, keeper: Keeper) -> str:
-    """Serve the status at the given address, or at a free port; return its address."""
-    at = listen or f"{LOOPBACK}:{free_port(int(DEFAULT_LISTEN.rpartition(':')[2]))}"
-    return (await stack.enter_async_context(StatusServer(at, keeper.sources, option="--status"))).address
+async def _status_server(
+    stack: AsyncExitStack, wanted: Wanted, keeper: Keeper, connection: Connection
+) -> StatusServer:
+    """Serve the status at the given address, or at a free port. Other machines see the control plane's certificate."""
+    at = Listen(wanted.status or f"{LOOPBACK}:{free_port(int(DEFAULT_LISTEN.rpartition(':')[2]))}")
+    if not is_loopback(parse_listen(at.address)[0]):
+        folder = DataFolder(wanted.plane.data)
+        at = Listen(at.address, folder.certificate, folder.key)
+    serving = serve_status(at, keeper.sources, lambda: connection, option="--status")
+    return await stack.enter_async_context(serving)
 
 
 def _next_steps(system: System, seconds: float) -> str:
@@ -181,7 +193,7 @@ def _next_steps(system: System, seconds: float) -> str:
     programs = Path(sys.executable).parent
     lines = [
         f"ready after {seconds:.1f} s: {system.url} (its CA: {data / AUTHORITY})",
-        f"page for people: http://{system.status}/ (for programs: http://{system.status}/status)",
+        f"page for people: {system.page}/ (for programs: {system.page}/status)",
         "",
     ]
     if shutil.which("kubectl") is None:

@@ -1,6 +1,7 @@
 """Write the generated files; with --check, exit 1 if one is out of date.
 
-They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, and docs/configuration.md.
+They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, docs/configuration.md, and the schema of
+/status in docs/reference/.
 
 python -m hack.generate [--check]
 """
@@ -18,13 +19,17 @@ import yaml
 from hack import configuration, protobuf_tables
 from hack.schema import builtin
 from vcsync.api import crd, names, rbac
+from vcsync.status import document
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG, DOCS = ROOT / "config", ROOT / "docs"
 Files = Callable[[], Iterator[tuple[str, bytes]]]
 DATA: Mapping[Path, Files] = {ROOT / "vcsync/apimachinery/schema": builtin.data_files}
 """Folder of data files -> the function that generates them."""
-DOCUMENTS: Mapping[str, Callable[[], str]] = {"configuration.md": configuration.document}
+DOCUMENTS: Mapping[str, Callable[[], str]] = {
+    "configuration.md": configuration.document,
+    "reference/status.schema.json": document.schema_text,
+}
 """Document in docs/ -> the function that generates it from the code."""
 SAMPLE_SUPER_CLUSTER = "r1"
 """Name of the super cluster in config/deploy."""

@@ -103,7 +103,7 @@ SUITES = (
         "commands",
         "the command line, tenants and restarts",
         "verify",
-        _real("cli", "tenants", "tenants_real_meta", "restart", "up_real"),
+        _real("cli", "tenants", "tenants_real_meta", "restart", "status_endpoint", "up_real"),
         OTHER_TESTS,
     ),
     Suite(

@@ -32,7 +32,8 @@ HEAVY = frozenset(
         "failure_glitches", "gateway",
         "gateway_all", "gateway_streams",
         "identity_providers", "kube_connection", "kube_reflector", "official_tests", "promises", "recorded", "request_limits",
-        "restart", "rolling_restart", "schedulers", "status_endpoint", "tenants_real_meta", "testbed", "up_kubelet_api", "up_kubelet_metrics",
+        "restart", "rolling_restart", "schedulers", "status_endpoint", "tenants_real_meta",
+        "testbed", "up_kubelet_api", "up_kubelet_metrics",
         "up_proxy", "up_real", "up_real_super", "up_streams", "wrong_servers",
     )
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which custom resources of each tenant are followed: as many as a limit allows, and others once these have gone."""
+"""The custom resources of each tenant that are followed: as many as a limit allows, and others once these have gone."""
 
 import asyncio
 from collections.abc import Callable

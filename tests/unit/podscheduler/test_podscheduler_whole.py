@@ -36,6 +36,7 @@ from vcsync.kube.resources import (
     VOLUME_SNAPSHOTS,
 )
 from vcsync.podscheduler import PodScheduler, evictions, leadership
+from vcsync.podscheduler.finished_names import FinishedNames
 from vcsync.podscheduler.pods import FINISHED
 from vcsync.podscheduler.settings import Settings
 from vcsync.tenancy.caches import CACHE_SYNC_SECONDS
@@ -621,6 +622,32 @@ async def test_a_pod_without_node_leaves_when_the_ledger_says_that_nothing_is_le
         stage.grant({"r2": 2}, finalizers=[second])
         await until(lambda: stage.placed("web") == "r2")
     assert stage.said("web", "r1") == stage.said("other", "r1") == Said()
+
+
+async def test_finished_pods_are_looked_for_when_a_super_cluster_is_out_of_the_question(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[FinishedNames] = []
+
+    def look_again(found: FinishedNames) -> None:
+        looks.append(found)
+
+    monkeypatch.setattr(FinishedNames, "look_again", look_again)
+    stage.super_cluster("r2")
+    first, second = names.drain_finalizer("r1"), names.drain_finalizer("r2")
+    stage.grant({"r1": 1, "r2": 1}, finalizers=[first, second])
+    stage.pod("web")
+    async with stage.running():
+        await until(lambda: stage.placed("web"))
+        stage.grant({"r1": 1}, finalizers=[first, second])
+        await settled()
+        assert looks == [], "r2 may have copies until it has released the namespace"
+        stage.grant({"r1": 1}, finalizers=[first])
+        await until(lambda: len(looks) == 1)
+        stage.super_cluster("r2", fenced=True)
+        await until(lambda: len(looks) == 2)
+        stage.meta.remove(SUPER_CLUSTERS, "r1")
+        await until(lambda: len(looks) == 3)
 
 
 async def test_an_assignment_that_was_refused_is_tried_again(stage: Stage) -> None:

@@ -220,11 +220,11 @@ async def test_a_browser_sends_its_token_among_the_protocols(user: User) -> None
         assert found.protocol == "v4.channel.k8s.io"
         assert await data_of(found) == (1, b"")
         assert await data_of(found) == (1, b"hi\n")
-    for wrong in (f"{bearer}x", "base64url.bearer.authorization.k8s.io.bm8"):
-        with pytest.raises(WSServerHandshakeError) as refused:
-            async with stream(user, path, wrong, "v4.channel.k8s.io", tls=stranger):
-                pass
-        assert refused.value.status == 401
+    wrong = "base64url.bearer.authorization.k8s.io.bm8"
+    with pytest.raises(WSServerHandshakeError) as refused:
+        async with stream(user, path, wrong, "v4.channel.k8s.io", tls=stranger):
+            pass
+    assert refused.value.status == 401
 
 
 def test_the_credentials_permit_nothing_else(pool: Pool, tmp_path: Path) -> None:

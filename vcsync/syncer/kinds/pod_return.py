@@ -103,6 +103,10 @@ def refusal(v: Envelope, p: Envelope, context: TenantContext, view: View) -> Pla
     said = said_by(v.annotations, context.super_id)
     if is_bound(v):
         return Plan()  # the Pod stays here, whatever was said before
+    if is_bound(p) and said.state == WITHDRAWN:
+        return (
+            Plan()
+        )  # the binding is the answer; if this were taken back first, the Pod would be withdrawn again
     if is_bound(p) or not _is_unschedulable(p):
         return Plan(say(v, replace(said, state=""), context) if said.state else ())
     elapsed = view.unschedulable_for(p.uid)

@@ -94,12 +94,22 @@ def test_a_pod_that_its_super_cluster_has_not_refused_comes_back_without_a_mark(
 
 def test_what_was_said_is_taken_back_before_the_pod_is_bound(bench: Bench) -> None:
     make(bench)
-    say(bench, Said(WITHDRAWN, 0, SLICES_LEFT))
+    say(bench, Said(REFUSED, 0, UNSCHEDULABLE))
     bench.schedule("web")
     first, second = bench.settle("pods", "shop", "web")
     assert [type(each) for each in first.actions] == [Patch]
     assert Bind in [type(each) for each in second.actions]
-    assert said(bench) == Said(reason=SLICES_LEFT)
+    assert said(bench) == Said(reason=UNSCHEDULABLE)
+
+
+def test_a_pod_that_is_withdrawn_is_bound_at_once_if_its_copy_has_a_node(bench: Bench) -> None:
+    """If the withdrawal were taken back first, the Pod scheduler would withdraw the Pod again, and so on."""
+    make(bench)
+    say(bench, Said(WITHDRAWN, 0, SLICES_LEFT))
+    bench.schedule("web")
+    [plan] = bench.settle("pods", "shop", "web")
+    assert Bind in [type(each) for each in plan.actions]
+    assert not any(isinstance(each, Patch) for each in plan.actions)
 
 
 def test_a_pod_that_is_withdrawn_is_given_back_when_its_copy_is_gone(bench: Bench) -> None:

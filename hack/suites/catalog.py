@@ -148,6 +148,10 @@ SUITES = (
         "chaos-up", "five minutes of kills of `vcsync up` and users of every kind", "verify",
         ("tests/chaos/test_up_chaos.py",), environment={"CHAOS_SECONDS": "600"},
     ),
+    Suite(
+        "model", "ten minutes of histories of a pool in memory, in which everything happens in any order", "verify",
+        ("tests/unit/model",), environment={"VCSYNC_MODEL_SECONDS": "600"}, real=False,
+    ),
     Suite("upstream-data", "Kubernetes' own test data on both servers", "verify", command=("hack.upstream_data",)),
     Suite("histories", "our controllers beside kube-controller-manager", "verify", _real("controllers_histories")),
     Suite("upstream-cel", "the expressions of upstream's CEL tests on both servers", "verify", command=("hack.upstream_cel",)),

@@ -96,9 +96,8 @@ class Kubeconfig:
         """URL of the API server."""
         return str(self._parts()[0]["server"])
 
-    @contextlib.contextmanager
-    def connect(self) -> Iterator["Connection"]:
-        """Open a connection to the API server."""
+    def tls(self) -> ssl.SSLContext:
+        """Return the authorities of the API server and the client certificate, if there is one."""
         cluster, user = self._parts()
         authority = self._bytes(cluster, "certificate-authority")
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
@@ -111,17 +110,26 @@ class Kubeconfig:
                 pair.touch(mode=0o600)
                 pair.write_bytes(certificate + b"\n" + key)
                 context.load_cert_chain(pair)
+        return context
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of each request: the user's token, if there is one."""
+        user = self._parts()[1]
         token = user.get("token")
         if not token and user.get("tokenFile"):
             token = (self.path.parent / user["tokenFile"]).read_text().strip()
-        url = urlsplit(cluster["server"])
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator["Connection"]:
+        """Open a connection to the API server."""
+        url = urlsplit(self.server)
         http_connection = http.client.HTTPSConnection(
-            url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context
+            url.hostname or "", url.port or 443, timeout=TIMEOUT, context=self.tls()
         )
         try:
-            yield Connection(
-                self.name, http_connection, {"Authorization": f"Bearer {token}"} if token else {}
-            )
+            yield Connection(self.name, http_connection, self.headers)
         finally:
             http_connection.close()
 

@@ -19,7 +19,7 @@ AGAIN_SECONDS = 2.0
 POLICIES: tuple[tuple[str, ...], ...] = (
     ("--failover", "MoveAfter=5s", "--fail-back", "WithinBudget"),
     ("--failover", "MoveStateless=5s", "--fail-back", "NextRebalance"),
-    (),
+    ("--pod-replacement-policy", "TerminationStarted"),
 )
 """Options of tenants, which take turns."""
 

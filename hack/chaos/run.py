@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 
 from hack.audit import Finding, World, audit, read_world
-from hack.audit.read import ReadError
+from hack.audit.read import Kubeconfig, ReadError
 from hack.audit.world import place
 from hack.chaos.churn import Churn
 from hack.chaos.faults import Cutter, Etcd, Killer, Outages, Server
@@ -169,7 +169,7 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         marks = {name: (churn.marker,) for name, churn in churns.items()}
         keys = _keys(bed)
         spy = Spy(bed.tenants, bed.supers, keys=keys, marks=marks)
-        witness = Witness(bed.meta, {keys[name]: each for name, each in bed.tenants.items()}, bed.supers)
+        witness = _witness(bed, keys)
         operator = Operator(bed.supers, weather.seed)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
         await asyncio.to_thread(operator.start)
@@ -197,6 +197,12 @@ async def storm(bed: TestBed, folder: Path, weather: Weather, report: Report = l
         outcome.twice, outcome.copies = list(witness.copies.twice()), witness.copies.judged()
         outcome.sightings, outcome.looked_at = spy.sightings, dict(spy.looked_at)
         return outcome
+
+
+def _witness(bed: TestBed, keys: Mapping[str, str]) -> Witness:
+    watched = {name: Kubeconfig(name, each.kubeconfig) for name, each in bed.clusters.items()}
+    tenants = {keys[name]: watched[name] for name in bed.tenants}
+    return Witness(watched[bed.meta.name], tenants, {name: watched[name] for name in bed.supers})
 
 
 async def _rage(

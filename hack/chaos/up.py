@@ -3,6 +3,7 @@
 The control planes and the Pod scheduler share the process, so Pods are placed when they are created.
 """
 
+import asyncio
 import http.client
 import json
 import random
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 from hack.audit import Finding, World, audit, read_world
 from hack.audit.read import Connection, Kubeconfig, ReadError
 from hack.chaos.churn import Churn
+from hack.chaos.witness import PODS, Witness
 from tests.real.up_kit import Up
 
 TENANTS = ("acme", "initech", "umbrella")
@@ -46,6 +48,10 @@ class Outcome:
     actions: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     """Answers to users that no user should get."""
+    twice: list[Finding] = field(default_factory=list)
+    """Two copies of one Pod, or of one name, that may have run at the same moment."""
+    copies: int = 0
+    """Number of copies that have had a node."""
     compared: int = 0
     """Objects of super clusters that the last audit compared; an empty audit would be clean, too."""
 
@@ -113,13 +119,40 @@ def storm(folder: Path, seed: int, seconds: float, settle_seconds: float, report
             )
             for name in TENANTS
         }
-        _rage(up, churns, random.Random(seed), seconds, outcome)  # noqa: S311
-        report(f"quiet after {sum(outcome.actions.values())} actions and {outcome.kills} kills")
-        _settle(up, churns, settle_seconds, outcome, report)
+        admin, *supers = (Kubeconfig(name, up.data / f"{name}.kubeconfig") for name in ("admin", *SUPERS))
+        witness = Witness(admin, {}, {each.name: each for each in supers}, (PODS,))
+        with _watching(witness):
+            _rage(up, churns, random.Random(seed), seconds, outcome)  # noqa: S311
+            report(f"quiet after {sum(outcome.actions.values())} actions and {outcome.kills} kills")
+            _settle(up, churns, settle_seconds, outcome, report)
+        outcome.twice, outcome.copies = list(witness.copies.twice()), witness.copies.judged()
     finally:
         if up.begun and up.alive:
             up.end(signal.SIGTERM)
     return outcome
+
+
+@contextmanager
+def _watching(witness: Witness) -> Iterator[None]:
+    """Have a witness watch in a thread of its own during the block. All clusters must answer at its end."""
+    over = threading.Event()
+
+    async def watch() -> None:
+        watching = asyncio.create_task(witness.run())
+        await asyncio.to_thread(over.wait)
+        watching.cancel()
+        [end] = await asyncio.gather(watching, return_exceptions=True)
+        if isinstance(end, Exception):
+            raise end
+        await witness.finish()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="witness") as threads:
+        ended = threads.submit(asyncio.run, watch())
+        try:
+            yield
+        finally:
+            over.set()
+        ended.result()
 
 
 def _start(up: Up) -> None:

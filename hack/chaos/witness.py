@@ -3,16 +3,15 @@
 import asyncio
 import contextlib
 import json
-import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
 
 from hack.audit.copies import Copies
 from hack.audit.deletions import KINDS, Deletions
+from hack.audit.read import Kubeconfig
 from hack.audit.world import Json, place, placement_of, uid
-from hack.testbed.cluster import Cluster
 
 PLACEMENTS = "namespaceplacements"
 SUPER_CLUSTERS = "superclusters"
@@ -32,7 +31,7 @@ class _Expired(Exception):
 class Stream:
     """The known objects of one kind in one cluster."""
 
-    cluster: Cluster
+    cluster: Kubeconfig
     kind: str
     tenant: str = ""
     """Cluster key of the tenant whose control plane the cluster is."""
@@ -48,7 +47,7 @@ class Stream:
     @property
     def url(self) -> str:
         group = "/apis/tenancy.x-k8s.io/v1alpha1" if self.kind in OURS else "/api/v1"
-        return f"{self.cluster.url}{group}/{self.kind}"
+        return f"{self.cluster.server}{group}/{self.kind}"
 
 
 class Witness:
@@ -58,13 +57,20 @@ class Witness:
         meta: the meta cluster.
         tenants: cluster key -> control plane.
         supers: id -> super cluster.
+        kinds: plurals of the kinds of tenants and super clusters.
     """
 
-    def __init__(self, meta: Cluster, tenants: Mapping[str, Cluster], supers: Mapping[str, Cluster]) -> None:
+    def __init__(
+        self,
+        meta: Kubeconfig,
+        tenants: Mapping[str, Kubeconfig],
+        supers: Mapping[str, Kubeconfig],
+        kinds: Sequence[str] = KINDS,
+    ) -> None:
         self.deletions = Deletions()
         self.copies = Copies()
         streams = [Stream(meta, kind) for kind in OURS]
-        for kind in KINDS:
+        for kind in kinds:
             streams += [Stream(cluster, kind, tenant=key) for key, cluster in tenants.items()]
             streams += [Stream(cluster, kind, super_id=name) for name, cluster in supers.items()]
         self._streams = streams
@@ -146,7 +152,7 @@ class Witness:
 
     async def _list(self, stream: Stream, session: aiohttp.ClientSession, *, by_fault: bool = False) -> None:
         timeout = aiohttp.ClientTimeout(total=LIST_SECONDS)
-        async with session.get(stream.url, ssl=_trust(stream), timeout=timeout) as answer:
+        async with session.get(stream.url, timeout=timeout) as answer:
             answer.raise_for_status()
             found = await answer.json()
         self.listed(stream, found["items"], int(found["metadata"]["resourceVersion"]), by_fault=by_fault)
@@ -159,7 +165,7 @@ class Witness:
             "resourceVersion": str(stream.version),
         }
         timeout = aiohttp.ClientTimeout(total=None, sock_read=WATCH_SECONDS + 30)
-        async with session.get(stream.url, params=query, ssl=_trust(stream), timeout=timeout) as answer:
+        async with session.get(stream.url, params=query, timeout=timeout) as answer:
             if answer.status == 410:
                 raise _Expired
             answer.raise_for_status()
@@ -236,9 +242,8 @@ class Witness:
 
 
 def _session(stream: Stream) -> aiohttp.ClientSession:
-    headers = {"Authorization": f"Bearer {stream.cluster.admin_token}"}
-    return aiohttp.ClientSession(headers=headers, read_bufsize=LONGEST_LINE)
-
-
-def _trust(stream: Stream) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=stream.cluster.ca_pem)
+    return aiohttp.ClientSession(
+        headers=stream.cluster.headers,
+        connector=aiohttp.TCPConnector(ssl=stream.cluster.tls()),
+        read_bufsize=LONGEST_LINE,
+    )

@@ -22,6 +22,8 @@ def test_every_tenant_of_up_and_super_cluster_agree_after_many_kills(tmp_path: P
     print(f"CHAOS_SEED={seed} CHAOS_SECONDS={SECONDS:.0f}; data in {tmp_path}", flush=True)
     outcome = storm(tmp_path / "up", seed, SECONDS / 2, 300, lambda line: print(line, flush=True))
     assert not outcome.findings, f"seed {seed}, data in {tmp_path}\n{table(outcome.findings)}"
+    assert not outcome.twice, f"Pods that ran twice\n{table(outcome.twice)}"
+    assert outcome.copies > 0, "no copy had a node"
     assert not outcome.refused
     assert outcome.kills > 0
     assert outcome.actions["new_pod_with_volume"] > 0, "users did nothing"

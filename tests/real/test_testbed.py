@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hack.audit.read import Kubeconfig
+from hack.chaos.witness import PODS, Witness
 from hack.testbed import Cluster, KubectlError, TestBed, TestBedError, faults
 from hack.testbed.binaries import locate
 from hack.testbed.faultproxy import FaultProxy
-from tests.real.waiting import eventually
+from tests.real.waiting import eventually, soon
 
 CLUSTERS = ("meta", "r1", "r2", "acme", "umbrella")
 Kubectl = Callable[..., str]
@@ -70,6 +72,54 @@ def test_clusters_do_not_see_one_another(testbed: TestBed, namespace: Callable[[
     (testbed.directory / "stranger.kubeconfig").write_text(stranger)
     with pytest.raises(KubectlError, match="certificate signed by unknown authority"):
         umbrella.kubectl("get", "nodes", f"--kubeconfig={testbed.directory}/stranger.kubeconfig")
+
+
+def copy_of(name: str) -> dict[str, object]:
+    annotations = {"cluster": "acme", "namespace": "shop", "uid": f"uid-{name}"}
+    metadata = {
+        "name": name,
+        "annotations": {f"tenancy.x-k8s.io/{key}": text for key, text in annotations.items()},
+    }
+    return pod(name) | {"metadata": metadata}
+
+
+async def test_resource_versions_tell_whether_copies_were_there_at_the_same_moment(
+    testbed: TestBed, namespace: Callable[[Cluster], str]
+) -> None:
+    places = {name: await asyncio.to_thread(namespace, testbed.supers[name]) for name in ("r1", "r2")}
+    watched = {name: Kubeconfig(name, testbed.clusters[name].kubeconfig) for name in ("meta", "r1", "r2")}
+    witness = Witness(watched.pop("meta"), {}, watched, (PODS,))
+
+    async def call(method: str, super_id: str, name: str) -> int:
+        path = f"/api/v1/namespaces/{places[super_id]}/pods" + (f"/{name}" if method != "POST" else "")
+        body = copy_of(name) if method == "POST" else None
+        return (await asyncio.to_thread(testbed.supers[super_id].call, method, path, body))[0]
+
+    async def run(super_id: str, name: str) -> None:
+        count = witness.copies.judged() + 1
+        assert await call("POST", super_id, name) == 201
+
+        async def seen() -> bool:
+            return witness.copies.judged() == count
+
+        await soon(seen)
+
+    async def gone() -> bool:
+        return await call("GET", "r1", "moves") == 404
+
+    watching = asyncio.create_task(witness.run())
+    try:
+        await run("r1", "doubles")
+        await run("r1", "moves")
+        await call("DELETE", "r1", "moves")
+        await soon(gone)
+        await run("r2", "moves")
+        await run("r2", "doubles")
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    [finding] = witness.copies.twice()
+    assert (finding.super_cluster, finding.name, finding.field) == ("r1, r2", "doubles", "metadata.uid")
 
 
 def test_only_a_scheduler_that_ended_itself_is_restarted(testbed: TestBed) -> None:

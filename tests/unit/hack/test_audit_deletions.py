@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from hack.audit.deletions import KINDS, Deletions
 from hack.audit.world import Json, placement_of
+from hack.chaos import witness as chaos_witness
 from hack.chaos.witness import PLACEMENTS, Stream, Witness
 
 ACME = "vcsync-aaaaaa-acme"
@@ -379,7 +380,8 @@ async def test_the_last_lists_read_effects_before_their_causes(monkeypatch: pyte
         order.append((listed.super_id or listed.tenant or "meta", listed.kind))
 
     monkeypatch.setattr(Witness, "_list", listed)
-    await Witness(Mock(admin_token=""), {ACME: Mock(admin_token="")}, {"r1": Mock(admin_token="")}).finish()
+    monkeypatch.setattr(chaos_witness, "_session", Mock(return_value=AsyncMock()))
+    await Witness(Mock(), {ACME: Mock()}, {"r1": Mock()}).finish()
 
     assert order[-1] == ("meta", PLACEMENTS)
     assert all(order.index(("r1", kind)) < order.index((ACME, kind)) for kind in KINDS)

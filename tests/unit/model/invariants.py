@@ -21,8 +21,8 @@ from .wire import Request
 if TYPE_CHECKING:
     from .world import World
 
-FIXED_NAMES = False
-"""Whether at most one Pod of a fixed name may run, whatever its UID: true once a tenant's Pod outlives its copy."""
+FIXED_NAMES = hasattr(names, "COPY_FINALIZER")
+"""Whether at most one Pod of a fixed name may run, whatever its UID: once a finalizer has a tenant's Pod outlive its copy."""
 CAPACITY = {"cpu": "400m", "memory": "400Mi", "pods": "8"}
 """Amounts of each super cluster."""
 

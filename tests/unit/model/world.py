@@ -159,7 +159,7 @@ class World:
     def hear_fence(self, super_id: str) -> None:
         """Let a syncer stop, since its super cluster is fenced."""
         if self.fenced(super_id) and super_id in self.syncers:
-            self.syncers.pop(super_id).end()
+            self._end(self.syncers.pop(super_id))
 
     def fenced(self, super_id: str) -> bool:
         found = self.setting.meta.find(SUPER_CLUSTERS, super_id)
@@ -215,8 +215,18 @@ class World:
             self.slices = NamespaceScheduler(self.setting, before.views, self._terms)
             self.slices.connected = before.connected
         elif which in self.syncers:
-            self.syncers[which].end()
+            self._end(self.syncers[which])
             self.syncers[which] = Syncer(self.setting, self.supers[which])
+
+    def _end(self, syncer: Syncer) -> None:
+        """End a syncer. Its creations arrive before the next one begins, which does not know of them."""
+        syncer.end()
+        wire = self.setting.wire
+        for request in [
+            each for each in wire.late if each.who == syncer.name and each.what.startswith("create pods")
+        ]:
+            wire.late.remove(request)
+            request.execute()
 
     def pass_time(self, seconds: float) -> None:
         self.setting.now += seconds

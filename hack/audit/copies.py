@@ -2,7 +2,7 @@
 
 A copy may run from its binding to a node until it is deleted or all its containers have ended. It does not run while its super
 cluster is fenced, since its nodes are off then. Where a watch has a gap, only moments count at which a copy is known to have
-existed, so each finding is certain.
+existed, so each finding is certain. A tenant that changes vcsync's label on its own Pod moves it at once; that is left out.
 
 No I/O. Moments are resource versions: API servers on the same etcd share them, so that they order events of several clusters.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from hack.audit import keys
 from hack.audit.deletions import NEVER, Interval, Moment
 from hack.audit.findings import Finding
-from hack.audit.world import Json, annotations, place
+from hack.audit.world import Json, annotations, labels, place, uid
 
 ENDED = ("Succeeded", "Failed")
 _STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
@@ -46,6 +46,17 @@ class Copies:
         self._by_name: dict[Name, list[_Copy]] = {}
         self._fences: dict[str, list[Interval]] = {}
         """Super cluster -> the first and the last moment of each fence. `NEVER`: it still holds."""
+        self._moved: set[str] = set()
+        """UIDs of Pods whose label their tenant has changed while they had no node."""
+
+    def tenant_has(self, found: Json) -> None:
+        """Record that a Pod exists in a tenant.
+
+        The Pod scheduler writes label and annotation together, so a label that differs is the tenant's.
+        """
+        decided = annotations(found).get(keys.SUPER_CLUSTER)
+        if decided and labels(found).get(keys.SUPER_CLUSTER) != decided and not _has_node(found):
+            self._moved.add(uid(found))
 
     def super_has(self, super_id: str, found: Json, at: Moment, before: Moment) -> None:
         """Record that a Pod exists in a super cluster.
@@ -58,9 +69,9 @@ class Copies:
         """
         origin = annotations(found)
         tenant, source = origin.get(keys.CLUSTER), origin.get(keys.UID)
-        if not tenant or not source or not found.get("spec", {}).get("nodeName"):
+        if not tenant or not source or not _has_node(found):
             return
-        identity = str(found["metadata"]["uid"])
+        identity = uid(found)
         copy = self._by_uid.get((super_id, identity))
         if copy is None:
             copy = self._by_uid[super_id, identity] = _Copy(super_id, identity, source, at)
@@ -78,7 +89,7 @@ class Copies:
             found: the Pod as it was recorded last.
             before: the latest moment at which it is known to have existed.
         """
-        copy = self._by_uid.get((super_id, str(found["metadata"]["uid"])))
+        copy = self._by_uid.get((super_id, uid(found)))
         if copy is not None:
             copy.last = min(copy.last, before)
 
@@ -105,8 +116,9 @@ class Copies:
     def twice(self) -> Iterator[Finding]:
         """Yield each two copies of one Pod, or of one name, that may have run in two super clusters at the same moment."""
         for name, copies in self._by_name.items():
+            kept = [copy for copy in copies if copy.source not in self._moved]
             spans = sorted(
-                ((span, copy) for copy in copies for span in self._spans(copy)), key=lambda each: each[0]
+                ((span, copy) for copy in kept for span in self._spans(copy)), key=lambda each: each[0]
             )
             found = set[tuple[str, str]]()
             for position, ((first, last), copy) in enumerate(spans):
@@ -127,6 +139,10 @@ class Copies:
             first = max(first, ends + 1)
         if first <= copy.last:
             yield first, copy.last
+
+
+def _has_node(pod: Json) -> bool:
+    return bool((pod.get("spec") or {}).get("nodeName"))
 
 
 def has_ended(pod: Json) -> bool:

@@ -119,8 +119,11 @@ def storm(folder: Path, seed: int, seconds: float, settle_seconds: float, report
             )
             for name in TENANTS
         }
-        admin, *supers = (Kubeconfig(name, up.data / f"{name}.kubeconfig") for name in ("admin", *SUPERS))
-        witness = Witness(admin, {}, {each.name: each for each in supers}, (PODS,))
+        spaces = {
+            name: Kubeconfig(name, up.data / f"{name}.kubeconfig") for name in ("admin", *TENANTS, *SUPERS)
+        }
+        tenants, supers = ({name: spaces[name] for name in names} for names in (TENANTS, SUPERS))
+        witness = Witness(spaces["admin"], tenants, supers, (PODS,))
         with _watching(witness):
             _rage(up, churns, random.Random(seed), seconds, outcome)  # noqa: S311
             report(f"quiet after {sum(outcome.actions.values())} actions and {outcome.kills} kills")

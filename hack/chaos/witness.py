@@ -219,6 +219,8 @@ class Witness:
             self.copies.super_is(place(found)[1], fenced=fenced, at=at, before=before)
         elif stream.tenant:
             self.deletions.tenant_has(stream.tenant, stream.kind, found, at)
+            if stream.kind == PODS:
+                self.copies.tenant_has(found)
         else:
             self.deletions.super_has(stream.super_id, stream.kind, found, at)
             if stream.kind == PODS:

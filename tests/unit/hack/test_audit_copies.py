@@ -153,6 +153,29 @@ def test_a_copy_may_run_before_a_fence_and_after_it(copies: Copies, lifted: int)
     assert fields(copies) == ["metadata.uid"]
 
 
+SUPER_CLUSTER = "scheduler.virtualcluster.io/superCluster"
+
+
+@pytest.mark.parametrize(
+    ("label", "decided", "node", "found"),
+    [
+        pytest.param("r1", "r1", "", ["metadata.uid"], id="where it was placed"),
+        pytest.param("r2", "r2", "", ["metadata.uid"], id="placed elsewhere by the scheduler"),
+        pytest.param("r2", "", "", ["metadata.uid"], id="not decided yet"),
+        pytest.param("r2", "r1", "n1.r1", ["metadata.uid"], id="bound, so that the label moves nothing"),
+        pytest.param("r2", "r1", "", [], id="moved by its tenant"),
+        pytest.param("", "r1", "", [], id="its label was removed"),
+    ],
+)
+def test_a_pod_that_its_tenant_moves_by_the_label_does_not_count(
+    copies: Copies, label: str, decided: str, node: str, found: list[str]
+) -> None:
+    metadata = {"uid": "pod", "labels": {SUPER_CLUSTER: label}, "annotations": {SUPER_CLUSTER: decided}}
+    copies.tenant_has({"metadata": metadata, "spec": {"nodeName": node}})
+    has(copies, "r2", SECOND, 20)
+    assert fields(copies) == found
+
+
 def test_a_fence_of_another_super_cluster_changes_nothing(copies: Copies) -> None:
     fence(copies, "r3", 5)
     has(copies, "r2", SECOND, 20)

@@ -192,7 +192,7 @@ class Struct:
             return self._made[name]
         known = self.declared.fields.get(name)
         if known is None or self.raw.get(known[0]) is None:
-            raise CelError(f"no such key: {known[0] if known else name}")
+            raise CelError(f"no such key: {name}")
         value = self._made[name] = from_json(self.raw[known[0]], known[1])
         return value
 

@@ -121,6 +121,15 @@ def test_names_of_fields_are_escaped(name, escaped):
     assert escape(name) == escaped
 
 
+@pytest.mark.parametrize("name", ["__namespace__", "namespace", "a__dash__b"])
+def test_an_absent_field_is_told_by_the_name_in_the_expression(name):
+    rules = [{"rule": f"self.{name} == 'x'"}]
+    properties = {"namespace": {"type": "string"}, "a-b": {"type": "string"}}
+    node = build({"type": "object", "properties": properties, "x-kubernetes-validations": rules})
+    (found,) = compile_rules(node).validate("", {}, None, None)
+    assert f"no such key: {name} evaluating rule" in str(found)
+
+
 @pytest.mark.parametrize("word", sorted(RESERVED - {"true", "false", "null", "in"}))
 def test_a_field_named_by_a_reserved_word_has_both_names(word):
     """Kubeflow Trainer's and JobSet's definitions write `self.namespace`."""

@@ -50,7 +50,7 @@ def hollow(plan: Plan) -> list[str]:
         *("--listen", f"127.0.0.1:{plan.kwok_port}", "--nodes", str(plan.nodes)),
         *("--cpu", plan.shape.cpu, "--memory", plan.shape.memory, "--pods", plan.shape.pods),
         f"--network={128 + plan.index}",
-        "--no-load-balancers",  # as on the hollow nodes that kwok plays
+        *("--no-load-balancers", "--no-container-events"),  # as on the hollow nodes that kwok plays
     ]
 
 

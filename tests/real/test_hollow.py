@@ -115,6 +115,27 @@ def _forwarded(up: Super, protocol: str, pod: str = "web", space: str = "r1") ->
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.timeout(240)
+def test_a_deleted_pod_ends_before_it_is_gone_and_events_tell_of_its_containers(up: Super) -> None:
+    up.pod("ends")
+    up.phase("ends", "Running")
+    ready = '{.object.status.conditions[?(@.type=="Ready")].status}'
+    columns = f"{{.type}} {{.object.status.phase}} {ready}"
+    template = f"-o jsonpath='{columns}{{\"\\n\"}}'"
+    watched = up.r1(
+        f"timeout 30 kubectl get pod ends --watch --output-watch-events {template} & "
+        "sleep 2; kubectl delete pod ends --grace-period=10 >/dev/null; sleep 2; kill %1; wait"
+    ).splitlines()
+    assert watched[0] == "ADDED Running True"
+    assert watched[-2:] == ["MODIFIED Failed False", "DELETED Failed False"]
+
+    def told() -> list[str]:
+        field = "--field-selector involvedObject.name=ends,source=kubelet"
+        return sorted(up.r1(f"kubectl get events {field} -o jsonpath='{{.items[*].reason}}'").split())
+
+    eventually(lambda: told() == ["Created", "Killing", "Pulled", "Started"])
+
+
 def test_a_user_who_may_only_read_may_not_exec(up: Super) -> None:
     """A WebSocket starts with a GET, for which the right to get is not sufficient, as in Kubernetes 1.36."""
     up.r1("kubectl create role reader --verb=get --resource=pods,pods/log,pods/exec")

@@ -61,7 +61,7 @@ class Braked(Exception):
 
 class _Window(Struct):
     granted: dict[Hashable, float] = field(default_factory=dict)
-    refused: set[Hashable] = field(default_factory=set)
+    refused: dict[Hashable, float] = field(default_factory=dict)  # when it was asked for last
     counted_at: float = float("-inf")
     standing: int = 0
 
@@ -159,6 +159,7 @@ class DeletionLimiter:
         self._clock = clock
         self._now = now
         self._windows: dict[tuple[str, str], _Window] = {}
+        self._expired_at = float("-inf")
         self.braked: dict[tuple[str, str], Brake] = {}
 
     async def require(
@@ -177,6 +178,7 @@ class DeletionLimiter:
             Braked: the deletion has to wait for an operator.
         """
         subject = (tenant, what)
+        self._expire()
         if self._is_released(tenant):
             self._forget(subject)
             return
@@ -184,7 +186,8 @@ class DeletionLimiter:
         if subject not in self.braked:
             await self._look(subject, window, item, count, self._small if small is None else small)
         if subject in self.braked:
-            window.refused.add(item)
+            # The window may have been forgotten while the objects were counted.
+            self._windows.setdefault(subject, window).refused[item] = self._clock()
             brake = self.braked[subject]
             raise Braked(
                 f"{brake.wanted} of {brake.of} {what} would be deleted without an observed request: {brake.remedy}"
@@ -197,10 +200,10 @@ class DeletionLimiter:
 
     def unwanted(self, tenant: str, what: str, item: Hashable) -> None:
         """Record that an object is not to be deleted any more. The brake is released if that holds for all of them."""
+        self._expire()
         window = self._windows.get((tenant, what))
-        if window is None or item not in window.refused:
+        if window is None or window.refused.pop(item, None) is None:
             return
-        window.refused.discard(item)
         if not window.refused:
             log.info("brake released", tenant=tenant, what=what)
             self._forget((tenant, what))
@@ -215,6 +218,24 @@ class DeletionLimiter:
         """Forget a tenant that is no longer served."""
         for subject in [subject for subject in {**self._windows, **self.braked} if subject[0] == tenant]:
             self._forget(subject)
+
+    def _expire(self) -> None:
+        """End the brakes that nobody has run into within the window: what was to be deleted is asked for every minute.
+
+        The objects may have gone without anybody noting that one of them is not to be deleted any more.
+        """
+        now = self._clock()
+        if now - self._expired_at < RECOUNT_SECONDS:
+            return
+        self._expired_at = now
+        for subject in list(self.braked):
+            window = self._windows.get(subject)
+            if window is None:
+                continue
+            window.refused = {item: at for item, at in window.refused.items() if now - at < WINDOW_SECONDS}
+            if not window.refused:
+                log.info("brake released", tenant=subject[0], what=subject[1])
+                self._forget(subject)
 
     async def _look(
         self, subject: tuple[str, str], window: _Window, item: Hashable, count: Count, small: int

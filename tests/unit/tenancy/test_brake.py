@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from vcsync.tenancy.brake import (
     NEVER,
+    RECOUNT_SECONDS,
     RELEASE_SECONDS,
     WINDOW_SECONDS,
     Braked,
@@ -90,8 +91,32 @@ async def test_single_deletions_within_the_window_are_limited_like_simultaneous_
             break
         bench.seconds += 6.0  # so that the wanted deletions are counted again each time
     assert 20 <= number < 80
-    bench.seconds += 10 * WINDOW_SECONDS
-    assert not await bench.passes("later"), "a brake does not let go by itself"
+    for _ in range(20):
+        bench.seconds += WINDOW_SECONDS / 2
+        assert not await bench.passes(number), "a brake does not let go of what is still to be deleted"
+
+
+async def test_a_brake_ends_when_nobody_asks_for_what_it_has_refused() -> None:
+    """The objects may have gone in a way that nobody notes."""
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes("gone")
+    bench.wanted = 1
+    bench.seconds += WINDOW_SECONDS - 1
+    assert not await bench.passes("later")
+    bench.seconds += RECOUNT_SECONDS
+    bench.limiter.unwanted("acme", PODS, "later")
+    assert not bench.limiter.braked
+    assert await bench.passes("another")
+
+
+async def test_what_is_asked_for_again_after_a_while_is_counted_again() -> None:
+    bench = Bench()
+    bench.wanted = bench.standing = 200
+    assert not await bench.passes("web")
+    bench.seconds += 2 * WINDOW_SECONDS
+    assert not await bench.passes("web")
+    assert bench.limiter.braked
 
 
 async def test_the_same_deletion_is_not_counted_twice() -> None:

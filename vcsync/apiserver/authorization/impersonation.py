@@ -84,6 +84,8 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
         if not low.startswith("impersonate-"):
             continue
         count += 1
+        if count > MAX_WANTED:
+            raise bad_request(f"requested more than {MAX_WANTED} impersonation headers")
         if not _is_text(value):
             raise bad_request("impersonation headers must be UTF-8")
         if low == "impersonate-user":
@@ -96,8 +98,6 @@ def wanted_user(headers: Iterable[tuple[str, str]]) -> User | None:
             key = unquote(low[len(_EXTRA) :])
             found.extra = found.extra or {}
             found.extra[key] = (*found.extra.get(key, ()), value)
-    if count > MAX_WANTED:
-        raise bad_request(f"requested more than {MAX_WANTED} impersonation headers")
     found.groups = tuple(groups)
     if found.user:
         return User(found.user, found.uid, found.groups, found.extra or {})

@@ -276,3 +276,31 @@ def test_the_pod_scheduler_writes_no_endpoints_but_those_of_its_own_service() ->
     ]
     assert (grant.verbs, grant.names) == (("patch",), (names.PLACEMENT_SERVICE,))
     assert grant.namespace == names.SYSTEM_NAMESPACE
+
+
+def test_readers_of_status_endpoints_get_the_paths_and_nothing_else() -> None:
+    found = {each["metadata"]["name"]: each["rules"] for each in rbac.status_readers()}
+    assert found == {
+        "vcsync-status-reader": [{"nonResourceURLs": ["/status", "/timeline"], "verbs": ["get"]}],
+        "vcsync-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    }
+
+
+def test_nobody_reads_status_endpoints_before_an_operator_binds_them() -> None:
+    bound = {
+        each["roleRef"]["name"]
+        for each in rbac.meta_manifests()
+        if each["kind"] in {"RoleBinding", "ClusterRoleBinding"}
+    }
+    assert not bound & set(rbac.STATUS_PATHS.values())
+
+
+@pytest.mark.parametrize("resource", ["tokenreviews", "subjectaccessreviews"])
+def test_only_roles_with_a_status_endpoint_ask_the_meta_cluster_who_calls(resource: str) -> None:
+    may_ask = {
+        role: grant.verbs
+        for (side, role), grants in rbac.GRANTS.items()
+        for grant in grants
+        if side == "meta" and resource in grant.resources
+    }
+    assert may_ask == dict.fromkeys(names.META_ROLES, ("create",))

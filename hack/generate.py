@@ -98,6 +98,7 @@ def write_documents(docs: Path) -> str:
     for path, make in DOCUMENTS.items():
         text = make()
         if _read(docs / path) != text:
+            (docs / path).parent.mkdir(parents=True, exist_ok=True)
             (docs / path).write_text(text, encoding="utf-8")
             lines.append(f"wrote {path}\n")
     return "".join(lines)

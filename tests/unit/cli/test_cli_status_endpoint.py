@@ -159,7 +159,7 @@ async def test_a_certificate_that_cannot_be_used_is_refused(files: Files, conten
         files.certificate.unlink()
     else:
         files.certificate.write_text(content)
-    with pytest.raises(WrongInputError, match=r"--tls-cert-file .*tls\.crt"):
+    with pytest.raises(WrongInputError, match=r"--tls-cert-file.*tls\.crt"):
         async with serve_status(files.listen("127.0.0.1:0"), SOURCES, nobody):
             pass
 

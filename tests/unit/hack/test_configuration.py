@@ -26,5 +26,7 @@ def test_the_example_in_it_is_accepted(tmp_path: Path) -> None:
 
 def test_a_document_that_is_out_of_date_is_shown_as_a_difference(tmp_path: Path) -> None:
     assert generate.check_documents(tmp_path).startswith("--- docs/configuration.md")
-    assert generate.write_documents(tmp_path) == "wrote configuration.md\nwrote reference/status.schema.json\n"
+    assert (
+        generate.write_documents(tmp_path) == "wrote configuration.md\nwrote reference/status.schema.json\n"
+    )
     assert generate.check_documents(tmp_path) == ""

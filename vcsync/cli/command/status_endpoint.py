@@ -122,7 +122,11 @@ def _certificate(listen: Listen, host: str) -> ServingCertificate:
         return ServingCertificate(lambda: identity)
     try:
         return ServingCertificate(lambda: certificate.read_bytes() + b"\n" + key.read_bytes())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise WrongInputError(
+            f"{CERT_OPTION}, {KEY_OPTION}: cannot read {error.filename}: {error.strerror}"
+        ) from error
+    except ValueError as error:
         raise WrongInputError(f"{CERT_OPTION} {certificate}, {KEY_OPTION} {key}: {error}") from error
 
 

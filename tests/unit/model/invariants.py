@@ -21,8 +21,6 @@ from .wire import Request
 if TYPE_CHECKING:
     from .world import World
 
-FIXED_NAMES = hasattr(names, "COPY_FINALIZER")
-"""Whether at most one Pod of a fixed name may run, whatever its UID: once a finalizer has a tenant's Pod outlive its copy."""
 CAPACITY = {"cpu": "400m", "memory": "400Mi", "pods": "8"}
 """Amounts of each super cluster."""
 
@@ -64,15 +62,12 @@ class Watchdog:
                 if there.runs(copy):
                     uid = copy["metadata"]["annotations"][names.UID]
                     uids[uid].add(super_id)
-                    if "generateName" not in copy["metadata"] and not self._is_generated(copy):
+                    if not copy["metadata"]["name"].startswith("web-"):
                         places[copy["metadata"]["name"]].add(super_id)
-        for found, what in ((uids, "Pod"), (places if FIXED_NAMES else {}, "name")):
+        for found, what in ((uids, "Pod"), (places, "name")):
             for each, supers in found.items():
                 if len(supers) > 1 and each not in world.tampered:
                     raise Broken(f"{what} {each} runs on {', '.join(sorted(supers))}")
-
-    def _is_generated(self, copy: Body) -> bool:
-        return copy["metadata"]["name"].startswith("web-")
 
     # Deletions
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize
 from hypothesis.stateful import rule as hypothesis_rule
 
+from vcsync.objects.generated_names import ALPHABET, SUFFIX
 from vcsync.scheduling.snapshot import Health
 
 from . import adversary
@@ -67,6 +68,11 @@ def rule(**arguments: Any) -> Callable[[Callable[..., None]], Any]:
     return lambda act: hypothesis_rule(**arguments)(recorded(act))
 
 
+def suffix(count: int) -> str:
+    """Return the characters by which an API server makes a name unique."""
+    return "".join(ALPHABET[count // len(ALPHABET) ** place % len(ALPHABET)] for place in range(SUFFIX))
+
+
 def pick(choices: list[Any], which: int) -> Any:
     """Return one of the choices; None if there are none."""
     return choices[which % len(choices)] if choices else None
@@ -107,7 +113,7 @@ class Pool(RuleBasedStateMachine):
         if len(self.world.tenants_pods()) >= MOST_PODS:
             return
         generated = name.startswith(GENERATED)
-        full_name = f"{name}{len(self.world.setting.tenant.log)}" if generated else name
+        full_name = GENERATED + suffix(len(self.world.setting.tenant.log)) if generated else name
         self.world.create(full_name, cpu, generated=generated)
         if placed:
             self.world.pods.work()

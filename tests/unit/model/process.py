@@ -10,6 +10,9 @@ from .feeds import Feed
 from .setting import Setting
 from .wire import AT_ONCE
 
+LONGEST_BACKOFF = 64.0
+"""Longest pause in seconds before an item is tried again that has failed."""
+
 
 class Process:
     """One process of a role.
@@ -29,6 +32,7 @@ class Process:
         self.queue: dict[Hashable, None] = {}
         self.later: dict[Hashable, float] = {}
         self.active: dict[Hashable, asyncio.Task[None]] = {}
+        self._failures: dict[Hashable, int] = {}
         self._retried = retried
         self._skew = setting.skew(name)
 
@@ -92,8 +96,10 @@ class Process:
     async def _work(self, item: Any) -> None:
         try:
             again = await self.handle(item)
+            self._failures.pop(item, None)
         except self._retried:
-            again = 1.0
+            again = min(LONGEST_BACKOFF, 2.0 ** self._failures.get(item, 0))
+            self._failures[item] = self._failures.get(item, 0) + 1
         except Exception as error:
             self.setting.crashes.append(error)
             raise

@@ -31,7 +31,7 @@ SIZES = (
     '{"cpu":"1m","memory":"1Mi"}',
 )
 ROUNDS = 400
-"""Most looks at everything until a pool at rest does nothing more."""
+"""Most times that something is written until a pool comes to rest."""
 QUIET_SECONDS = 1300.0
 """Seconds without a write after which a pool is at rest. Longer than any patience of an operator's order."""
 
@@ -113,9 +113,9 @@ class World:
         self.setting.tenant.create(PODS, {"metadata": metadata, "spec": spec}, NS, "user")
 
     def delete(self, pod: Body, *, force: bool) -> None:
-        """Delete a Pod as a user. Who does that without grace period answers for its namesakes."""
+        """Delete a Pod as a user. Who does that by force, and with a node, answers for its namesakes."""
         metadata = pod["metadata"]
-        if force:
+        if force and pod["spec"].get("nodeName"):
             self.tampered |= {metadata["name"], metadata["uid"]}
         grace = 0 if force else None
         self.setting.tenant.delete(PODS, metadata["name"], NS, grace_seconds=grace, who="user")
@@ -251,15 +251,15 @@ class World:
 
     def settle(self) -> None:
         """Let everything work until nothing changes any more."""
-        quiet_since, before = self.setting.now, self._written()
-        for _ in range(ROUNDS):
+        changes, quiet_since, before = 0, self.setting.now, self._written()
+        while changes < ROUNDS:
             for process in self.processes():
                 process.work()
             for each in self.supers.values():
                 each.work()
             self.watchdog.look()
             if self._written() != before:
-                quiet_since, before = self.setting.now, self._written()
+                changes, quiet_since, before = changes + 1, self.setting.now, self._written()
                 continue
             if self.setting.now - quiet_since > QUIET_SECONDS:
                 return

@@ -24,6 +24,7 @@ PLACEMENTS = "scheduler.virtualcluster.io/placements"
 SUPER_CLUSTER = "scheduler.virtualcluster.io/superCluster"
 PLACEMENT_LABEL = "placement.scheduler.virtualcluster.io/"
 DRAIN_FINALIZER = "tenancy.x-k8s.io/drain-"
+COPY_FINALIZER = "tenancy.x-k8s.io/copy"
 REFUSAL = "refusal.tenancy.x-k8s.io/"
 """Start of the annotation by which a Pod is taken back from a super cluster."""
 TOKEN_EXPIRES = "tenancy.x-k8s.io/token-expires"  # noqa: S105 - an annotation key

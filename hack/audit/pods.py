@@ -65,8 +65,8 @@ def _pod(world: World, tenant: Tenant, pod: Json) -> Iterator[Finding]:
 
 
 def _stuck(pod: Json) -> bool:
-    """Return whether a Pod without a copy should be gone: it is being deleted and has no finalizers."""
-    return deleting(pod) and not pod["metadata"].get("finalizers")
+    """Return whether a Pod without a copy should be gone: it is being deleted and has no finalizers but vcsync's own."""
+    return deleting(pod) and {*(pod["metadata"].get("finalizers") or ())} <= {keys.COPY_FINALIZER}
 
 
 def _phase(pod: Json) -> str:

@@ -698,6 +698,19 @@ DEFECTS: list[tuple[str, Callable[[Draft], None], list[str]]] = [
         _twin(ACME, ACME, "pods", "web", name="left", labels={}, deletionTimestamp="2026-01-01T00:00:00Z"),
         ["stuck - pods left"],
     ),
+    (
+        "Pod that keeps its name without a copy",
+        _twin(
+            ACME,
+            ACME,
+            "pods",
+            "web",
+            name="kept",
+            deletionTimestamp="2026-01-01T00:00:00Z",
+            finalizers=["tenancy.x-k8s.io/copy"],
+        ),
+        ["stuck r1 pods kept"],
+    ),
     ("virtual node gone", _gone(ACME, "nodes", "node-0.r1"), ["missing - nodes node-0.r1"]),
     (
         "virtual node of no node",

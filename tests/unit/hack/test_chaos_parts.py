@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from hack.audit.keys import COPY_FINALIZER
 from hack.chaos.actions import HOLDER
 from hack.chaos.churn import ACTIONS, Churn
 from hack.chaos.faults import Cutter, Etcd, Killer, Outages
@@ -177,7 +178,8 @@ class PaperCluster:
     def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         self.calls.append((method, path, body))
         spec = {"template": {"spec": {"containers": [{"name": "main"}]}}}
-        return {"POST": 201}.get(method, 200), {"spec": spec}
+        metadata = {"finalizers": [HOLDER, COPY_FINALIZER], "resourceVersion": "7"}
+        return {"POST": 201}.get(method, 200), {"metadata": metadata, "spec": spec}
 
 
 class Steps:
@@ -218,8 +220,10 @@ class HoldingCluster(PaperCluster):
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         self.calls.append((method, path, body))
-        ours = {"namespace": "ns-1", "name": "pod-1", "finalizers": [HOLDER]}
+        ours = {"namespace": "ns-1", "name": "pod-1", "finalizers": [HOLDER, COPY_FINALIZER]}
         others = {"namespace": "ns-1", "name": "pod-2", "finalizers": ["example.com/other"]}
+        if path.endswith("/pod-1"):
+            return 200, {"metadata": {**ours, "resourceVersion": "7"}}
         return 200, {"items": [{"metadata": ours}, {"metadata": others}]}
 
 
@@ -228,7 +232,8 @@ def test_users_remove_their_finalizers_when_they_stop() -> None:
     churn = Churn(cluster, 1, pause=0.0, super_ids=())  # type: ignore[arg-type]
     churn.run(Steps(0))  # type: ignore[arg-type]
     patched = [(path, body) for method, path, body in cluster.calls if method == "PATCH"]
-    assert patched == [("/api/v1/namespaces/ns-1/pods/pod-1", {"metadata": {"finalizers": None}})]
+    left = {"finalizers": [COPY_FINALIZER], "resourceVersion": "7"}
+    assert patched == [("/api/v1/namespaces/ns-1/pods/pod-1", {"metadata": left})]
 
 
 class PaperProxy:

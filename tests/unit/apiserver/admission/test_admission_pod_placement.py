@@ -14,7 +14,7 @@ from vcsync.apiserver.assembly.server import assemble
 from vcsync.apiserver.request.claims import NOTHING
 from vcsync.apiserver.storage.interface import Outcome, StoreFull, StoreUnavailable
 from vcsync.apiserver.storage.sqlite import open_sqlite
-from vcsync.scheduling.pods import has_fixed_name
+from vcsync.objects.generated_names import is_generated
 
 PODS = "/api/v1/namespaces/shop/pods"
 
@@ -174,7 +174,7 @@ async def test_a_pod_of_a_fixed_name_keeps_it_from_its_creation_on(plane):
     made = await plane.create(finalizers=["example.com/held"])
     assert made["metadata"]["finalizers"] == ["example.com/held", COPY_FINALIZER]
     generated = (await plane.create(generate="web-"))["metadata"]
-    assert ("finalizers" in generated) is has_fixed_name(generated["name"], "web-")
+    assert ("finalizers" in generated) is not is_generated(generated["name"], "web-")
 
 
 async def test_a_deleted_pod_goes_with_the_write_that_frees_its_name(plane):

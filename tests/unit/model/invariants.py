@@ -11,7 +11,7 @@ from vcsync.api.refusals import RETURNED, WITHDRAWN, said_by
 from vcsync.api.resources import NAMESPACE_PLACEMENTS
 from vcsync.kube.resources import PODS, Resource
 from vcsync.objects.quantity import milli
-from vcsync.scheduling.resources import Resources, add, from_quantities, times
+from vcsync.scheduling.resources import Resources, add, times
 from vcsync.tenancy.distribution import entry_of
 
 from .api_server import Body, Event, envelope, has_ended
@@ -141,9 +141,10 @@ class Watchdog:
             self._used = {}
             return
         entry = entry_of(NamespacePlacement.from_envelope(event.envelope))
-        most = from_quantities(CAPACITY)
+        others = self._world.slices.others
         for super_id in {**entry.placements, **entry.clearing}:
-            for name, amount in entry.holds(super_id).items():
+            most = self._world.capacity(super_id)
+            for name, amount in add(entry.holds(super_id), others.get(super_id, {})).items():
                 if amount > most.get(name, amount):
                     raise Broken(f"{name} of {super_id}: {amount} of {most[name]} are distributed")
         used: Resources = {}
@@ -154,8 +155,19 @@ class Watchdog:
         if any(each in wire.waiting or each in wire.late for each in self._old_orders):
             return
         for name, limit in self._cap().items():
-            if used.get(name, 0) > max(limit, before.get(name, 0)):
-                raise Broken(f"{name}: {used[name]} are distributed, and the cap is {limit}")
+            left = limit - sum(amounts.get(name, 0) for amounts in others.values())
+            if used.get(name, 0) > max(left, before.get(name, 0)):
+                raise Broken(f"{name}: {used[name]} are distributed, and the cap leaves {left}")
+
+    def free(self, super_id: str) -> int:
+        """Return how much CPU of a super cluster is not distributed, in thousandths."""
+        found = self._world.entry()
+        held = (
+            {}
+            if found is None
+            else entry_of(NamespacePlacement.from_envelope(envelope(found))).holds(super_id)
+        )
+        return self._world.capacity(super_id)["cpu"] - held.get("cpu", 0)
 
     def _cap(self) -> dict[str, int]:
         return {name: milli(amount) for name, amount in self._world.setting.spec.get("quota", {}).items()}
@@ -225,9 +237,10 @@ class Watchdog:
         found = self._world.entry()
         if found is None:
             return True
-        entry, most = entry_of(NamespacePlacement.from_envelope(envelope(found))), from_quantities(CAPACITY)
+        entry = entry_of(NamespacePlacement.from_envelope(envelope(found)))
         for super_id, view in self._world.slices.views.items():
-            after = add(entry.holds(super_id), entry.size)
+            most = self._world.capacity(super_id)
+            after = add(add(entry.holds(super_id), entry.size), self._world.slices.others.get(super_id, {}))
             if not view.draining and all(after.get(name, 0) <= amount for name, amount in most.items()):
                 return True
         return not entry.placements

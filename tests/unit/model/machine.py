@@ -36,6 +36,9 @@ ORDERS: dict[str, Callable[[World, str], None]] = {
     "cap 200m": lambda world, _: world.cap(200),
     "cap 400m": lambda world, _: world.cap(400),
     "no cap": lambda world, _: world.cap(0),
+    "another namespace clears 200m": lambda world, _: world.clear_other(200),
+    "another namespace has cleared": lambda world, _: world.clear_other(0),
+    "more Pods": lambda world, super_id: world.grow(super_id),
     "to r1": lambda world, super_id: world.transfer(super_id, "r1"),
     "to r2": lambda world, super_id: world.transfer(super_id, "r2"),
 }

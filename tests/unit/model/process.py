@@ -94,15 +94,15 @@ class Process:
         self.setting.settle(AT_ONCE)
 
     async def _work(self, item: Any) -> None:
+        again: float | None = None
         try:
             again = await self.handle(item)
             self._failures.pop(item, None)
         except self._retried:
             again = min(LONGEST_BACKOFF, 2.0 ** self._failures.get(item, 0))
             self._failures[item] = self._failures.get(item, 0) + 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the watchdog raises it
             self.setting.crashes.append(error)
-            raise
         finally:
             self.active.pop(item, None)
         if again is not None:

@@ -27,9 +27,9 @@ from vcsync.objects.envelope import Envelope
 from vcsync.podscheduler.evictions import Evictions
 from vcsync.podscheduler.leadership import Leadership, TenantSession
 from vcsync.podscheduler.tenant import StillHeld
-from vcsync.scheduling.ledger import Ledger
+from vcsync.scheduling.ledger import Entry, Ledger
 from vcsync.scheduling.place import Transfer
-from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.tenancy.distribution import entry_of
 
@@ -143,6 +143,7 @@ class NamespaceScheduler(Process):
         leaving: lost super cluster that the namespace may leave -> slices that must stay.
         transfers: slices that are to move.
         connected: whether it has a session with the tenant.
+        others: super cluster -> amounts that another namespace of the tenant has not freed.
     """
 
     def __init__(self, setting: Setting, views: Mapping[str, SuperView], term: int) -> None:
@@ -151,6 +152,7 @@ class NamespaceScheduler(Process):
         self.leaving: dict[str, int] = {}
         self.transfers: tuple[Transfer, ...] = ()
         self.connected = True
+        self.others: dict[str, Resources] = {}
         self._unanswered = False
         self._meta = setting.client(setting.meta, self.name)
         self._tenant = setting.client(setting.tenant, self.name)
@@ -188,6 +190,8 @@ class NamespaceScheduler(Process):
         ledger = Ledger()
         if placement is not None:
             ledger.put((KEY, NS), entry_of(placement))
+        if self.others:
+            ledger.put((KEY, "depot"), Entry({}, {}, dict(self.others)))
         return Inputs(
             (KEY, NS),
             self.setting.virtual_cluster(),

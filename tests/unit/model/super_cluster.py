@@ -62,7 +62,7 @@ class SuperCluster:
             and "deletionTimestamp" not in copy["metadata"]
         ):
             ready = {"type": "Ready", "status": "True", "lastTransitionTime": NOW}
-            status = strategic(copy["status"], {"phase": "Running", "conditions": [ready]})
+            status = strategic(copy["status"], {"phase": "Running", "startTime": NOW, "conditions": [ready]})
             self.api.put(PODS, {**copy, "status": status})
 
     def end(self, copy: Body) -> None:

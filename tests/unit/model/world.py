@@ -11,7 +11,7 @@ from vcsync.api.resources import NAMESPACE_PLACEMENTS, SUPER_CLUSTERS
 from vcsync.api.specs import Failover
 from vcsync.kube.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from vcsync.scheduling.place import Transfer
-from vcsync.scheduling.resources import from_quantities
+from vcsync.scheduling.resources import Resources, from_quantities
 from vcsync.scheduling.snapshot import Health, SuperView
 from vcsync.syncer.executor import UNANSWERED_SECONDS
 
@@ -197,6 +197,21 @@ class World:
         self.watchdog.cap_changed()
         self.settings_changed()
 
+    def clear_other(self, cpu: int) -> None:
+        """Let another namespace of the tenant still hold so much of r3, of slices that it has lost."""
+        if cpu <= self.watchdog.free("r3"):
+            self.slices.others = {"r3": {"cpu": cpu}} if cpu else {}
+            self.slices.add(NS)
+
+    def grow(self, super_id: str) -> None:
+        """Let the nodes of a super cluster take more Pods."""
+        capacity = {**self._views[super_id].capacity, "pods": 40_000}
+        self._judge_all(super_id, capacity=capacity)
+        self.slices.add(NS)
+
+    def capacity(self, super_id: str) -> Resources:
+        return self._views[super_id].capacity
+
     def settings_changed(self) -> None:
         self.pods.settings_changed()
         self.slices.add(NS)
@@ -213,7 +228,7 @@ class World:
             before.end()
             self._terms += 1
             self.slices = NamespaceScheduler(self.setting, before.views, self._terms)
-            self.slices.connected = before.connected
+            self.slices.connected, self.slices.others = before.connected, before.others
         elif which in self.syncers:
             self._end(self.syncers[which])
             self.syncers[which] = Syncer(self.setting, self.supers[which])

@@ -1,7 +1,7 @@
 """Write the generated files; with --check, exit 1 if one is out of date.
 
-They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, docs/configuration.md, and the schema of
-/status in docs/reference/.
+They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, the bill of materials of the wheel,
+docs/configuration.md, and the schema of /status in docs/reference/.
 
 python -m hack.generate [--check]
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from hack import configuration, protobuf_tables
+from hack import bill_of_materials, configuration, protobuf_tables
 from hack.schema import builtin
 from vcsync.api import crd, names, rbac
 from vcsync.status import document
@@ -24,7 +24,12 @@ from vcsync.status import document
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG, DOCS = ROOT / "config", ROOT / "docs"
 Files = Callable[[], Iterator[tuple[str, bytes]]]
-DATA: Mapping[Path, Files] = {ROOT / "vcsync/apimachinery/schema": builtin.data_files}
+DATA: Mapping[Path, Files] = {
+    ROOT / "vcsync/apimachinery/schema": builtin.data_files,
+    CONFIG: lambda: iter(
+        [(bill_of_materials.FILE, bill_of_materials.of_lock((ROOT / "requirements.lock").read_text()))]
+    ),
+}
 """Folder of data files -> the function that generates them."""
 DOCUMENTS: Mapping[str, Callable[[], str]] = {
     "configuration.md": configuration.document,

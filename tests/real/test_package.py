@@ -1,5 +1,6 @@
 """`pip install .` installs every file that vcsync needs, and `vcsync up` works in any folder."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,6 +43,13 @@ def test_the_package_holds_every_file_of_the_program(wheel: Path) -> None:
         path for path in (ROOT / "vcsync").rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )
     assert packed == {path.relative_to(ROOT).as_posix() for path in there}
+
+
+def test_the_package_has_a_bill_of_materials(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [each for each in archive.namelist() if ".dist-info/sboms/" in each]
+        found = json.loads(archive.read(name))
+    assert {"aiohttp", "kubernetes-asyncio"} <= {each["name"] for each in found["components"]}
 
 
 @pytest.mark.timeout(390)

@@ -1,7 +1,7 @@
 """Write the generated files; with --check, exit 1 if one is out of date.
 
-They are the CRDs and RBAC objects in config/, the schemas of the built-in kinds, the bill of materials of the wheel,
-docs/configuration.md, and the schema of /status in docs/reference/.
+They are the CRDs and RBAC objects in config/, also those of the chart, the schemas of the built-in kinds, the bill of
+materials of the wheel, docs/configuration.md, and the schema of /status in docs/reference/.
 
 python -m hack.generate [--check]
 """
@@ -38,6 +38,8 @@ DOCUMENTS: Mapping[str, Callable[[], str]] = {
 """Document in docs/ -> the function that generates it from the code."""
 SAMPLE_SUPER_CLUSTER = "r1"
 """Name of the super cluster in config/deploy."""
+CHART_FILES = "chart/files"
+"""Folder of the chart, below config/, with generated files only."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -143,6 +145,36 @@ def generated() -> Iterator[tuple[str, str]]:
         "stream-credentials.yaml": rbac.stream_credentials_access(SAMPLE_SUPER_CLUSTER),
     }
     yield from _folder(f"rbac/meta-{SAMPLE_SUPER_CLUSTER}", "vcsync/api/rbac.py", access)
+    yield from _chart(files)
+
+
+def _chart(definitions: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """Yield the files that the chart installs as they are.
+
+    Definitions and namespaces stay when the chart is uninstalled, because objects of tenants would go with them. Helm makes
+    the namespace of the release itself.
+    """
+    for name, documents in definitions.items():
+        yield f"{CHART_FILES}/crd/{name}", _yaml("vcsync/api/specs.py and crd.py", _kept(documents))
+    system = rbac.system_namespace()["metadata"]["name"]
+    for name, documents in _rbac("meta").items():
+        others = [each for each in documents if each["metadata"]["name"] != system]
+        made = _kept(others) if name == "namespace.yaml" else documents
+        yield f"{CHART_FILES}/rbac/{name}", _yaml("vcsync/api/rbac.py", made)
+
+
+def _kept(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return manifests whose objects Helm does not delete."""
+    return [
+        {
+            **each,
+            "metadata": {
+                **each["metadata"],
+                "annotations": {**each["metadata"].get("annotations", {}), "helm.sh/resource-policy": "keep"},
+            },
+        }
+        for each in documents
+    ]
 
 
 def _rbac(side: rbac.Side) -> dict[str, list[dict[str, Any]]]:
@@ -196,7 +228,7 @@ def _existing(config: Path) -> list[str]:
     """Return the files in the folders that hold generated files only."""
     return sorted(
         path.relative_to(config).as_posix()
-        for folder in ("crd", "rbac")
+        for folder in ("crd", "rbac", CHART_FILES)
         for path in (config / folder).rglob("*.yaml")
     )
 

@@ -21,6 +21,9 @@ DOCUMENTS = (
     "docs/tenants.md",
 )
 
+ON_REAL_NODES = ("docs/installing.md",)
+"""Documents whose commands tests/real/node executes."""
+
 SERVES = re.compile(r"(make up|vcsync up|vcsync run)\b")
 """Commands that run until Ctrl-C, unless `&` puts them into the background."""
 

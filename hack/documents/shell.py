@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -32,14 +32,17 @@ class Shell:
         folder: its initial working directory.
         log: file for the output of commands.
         environment: of the shell.
+        prefix: command that runs the shell, for instance in other namespaces.
     """
 
-    def __init__(self, folder: Path, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, log: Path, environment: Mapping[str, str], prefix: Sequence[str] = ()
+    ) -> None:
         self._log = log
         self._groups: list[int] = []
         self._output = log.open("wb")
         self._bash = subprocess.Popen(
-            ["bash", "--norc"],
+            [*prefix, "bash", "--norc"],
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,

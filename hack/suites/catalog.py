@@ -93,8 +93,9 @@ SUITES = (
         "parts of the system on shared API servers",
         "verify",
         _real(
-            "api_crds", "bench_peer", "gateway", "gateway_all", "gateway_streams", "identity_providers", "kube_connection",
-            "kube_reflector", "promises", "recorded", "request_limits", "rolling_restart", "schedulers", "testbed",
+            "api_crds", "bench_peer", "chart", "gateway", "gateway_all", "gateway_streams", "identity_providers",
+            "kube_connection", "kube_reflector", "promises", "recorded", "request_limits", "rolling_restart", "schedulers",
+            "testbed",
         ),
         OTHER_TESTS,
         programs=("helm",),
@@ -132,8 +133,8 @@ SUITES = (
         environment={"VCSYNC_SUPER_CLUSTERS": "3", "VCSYNC_QUIET_SECONDS": "300"},
     ),
     Suite(
-        "node", "super clusters with real kubelets", "verify", ("tests/real/node",), OTHER_TESTS,
-        programs=(*NODE, "kubectl-spdy", "metrics-server", "e2e.test"),
+        "node", "super clusters with real kubelets, and the chart on a real node", "verify", ("tests/real/node",), OTHER_TESTS,
+        programs=(*NODE, "helm", "kubectl-spdy", "metrics-server", "e2e.test"),
     ),
     Suite("attacks", "hostile tenants", "verify", ("tests/real/attacks", *_real("controlplane_fuzz")), OTHER_TESTS),
     Suite(

@@ -28,7 +28,7 @@ USUAL_SECONDS = 12.0
 HEAVY = frozenset(
     f"test_{name}"
     for name in (
-        "api_crds", "attacks_gateway", "bench_peer", "cli", "documents", "dual_stack", "failover", "failure",
+        "api_crds", "attacks_gateway", "bench_peer", "chart", "cli", "documents", "dual_stack", "failover", "failure",
         "failure_glitches", "gateway",
         "gateway_all", "gateway_streams",
         "identity_providers", "kube_connection", "kube_reflector", "official_tests", "promises", "recorded", "request_limits",

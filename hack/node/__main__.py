@@ -29,7 +29,7 @@ def main() -> None:
         default=[],
         type=tenant,
         metavar="ADDRESS=PORT",
-        help="Serve the tenant's API server on this port of the machine at this address of the node.",
+        help="Serve this port of the machine at this address of the node, and port 443: a tenant's API server, for instance.",
     )
     options = vars(parser.parse_args())
     plan = NodePlan(**options | {"tenants": tuple(options["tenants"])})

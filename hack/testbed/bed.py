@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +64,7 @@ class TestBed:
         etcd_members: int = 1,
         ours: bool = False,
         real_nodes: bool = False,
+        services: Mapping[str, int] | None = None,
         dual_stack: Collection[str] = (),
         pool: Path | None = None,
         detached: bool = False,
@@ -85,6 +86,7 @@ class TestBed:
             ours: whether embedded clusters have vcsync's controllers and hollow nodes instead of
                 kube-controller-manager, kube-scheduler and kwok.
             real_nodes: whether each super cluster has one real node instead of hollow ones; needs root.
+            services: address -> port of this machine, at which Pods on real nodes reach it by that address and port 443.
             dual_stack: names of the clusters whose kube-apiservers allocate cluster IPs of both IP families.
             pool: kubeconfig of the role `streams`, which may be written later: Pods of embedded tenants are then reached.
             detached: whether the servers outlive this process; `stop_recorded(directory)` stops them.
@@ -99,6 +101,7 @@ class TestBed:
         self._etcd_members = etcd_members
         self._ours = ours
         self._real_nodes = real_nodes
+        self._services = dict(services or {})
         self._dual_stack = frozenset(dual_stack)
         self._pool = pool
         if embedded_ones := [
@@ -416,8 +419,8 @@ class TestBed:
         if component == "node":
             realnode.wait_ended(plan)
             self._forget(plan.name, REAL_NODE)  # they ended with the node's namespaces
-            tenants = [each for each in list(self.state.plans.values()) if each.role == "tenant"]
-            self._run(plan.name, component, realnode.namespaces(plan, tenants), log)
+            others = [each for each in list(self.state.plans.values()) if _is_reached(each, plan)]
+            self._run(plan.name, component, realnode.namespaces(plan, others, self._services), log)
             cluster.wait_for(f"{plan.name}: namespaces of the node", lambda: realnode.init(plan) > 0)
             return
         self._run(plan.name, component, realnode.program(plan, component), log, realnode.init(plan))
@@ -573,6 +576,13 @@ def stop_recorded(directory: Path) -> int:
     shutil.rmtree(directory / "etcd", ignore_errors=True)
     (directory / state_file.FILE).unlink(missing_ok=True)
     return len(running)
+
+
+def _is_reached(other: Plan, plan: Plan) -> bool:
+    """Return whether Pods on the real node of a cluster reach another one at the address of its Service `kubernetes.default`."""
+    return other.role == "tenant" or (
+        other.role == "super" and not other.embedded and other.name != plan.name
+    )
 
 
 def _remove_nodes(plans: Iterable[Plan]) -> None:

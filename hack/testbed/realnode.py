@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hack.node import busybox, cgroups, configuration, images, requirements
@@ -72,17 +72,21 @@ def texts(plan: Plan, authority: Authority) -> dict[str, str]:
     return {f"node/{name}": text for name, text in found.items()}
 
 
-def namespaces(plan: Plan, tenants: Iterable[Plan] = ()) -> list[str]:
+def namespaces(
+    plan: Plan, others: Iterable[Plan] = (), services: Mapping[str, int] | None = None
+) -> list[str]:
     """Return the command of the process that owns the node's namespaces.
 
     Args:
         plan: of the node's cluster.
-        tenants: clusters that the node's Pods reach at the address of their Service `kubernetes.default`.
+        others: clusters that the node's Pods reach at the address of their Service `kubernetes.default`.
+        services: further addresses that Pods reach -> ports of the machine.
     """
     node = of(plan)
     addresses = (node.service_address, node.advertised_address)
     # Embedded control planes of tenants share address and port.
-    served = dict.fromkeys(f"--tenant={each.service_address}={each.port}" for each in tenants)
+    reached = [*((each.service_address, each.port) for each in others), *(services or {}).items()]
+    served = dict.fromkeys(f"--tenant={address}={port}" for address, port in reached)
     return [sys.executable, "-m", "hack.node", str(node.folder), str(node.port), *addresses, *served]
 
 
@@ -124,11 +128,25 @@ def import_images(plan: Plan) -> None:
     texts = {"localhost.crt": serving.certificate, "localhost.key": serving.key}
     made = images.all_images(busybox.find(cache_root() / "busybox"), locate("agnhost"), texts)
     images.write_archive(made, archive, ARCHITECTURES.get(platform.machine(), platform.machine()))
-    command = configuration.entered(node, init(plan), configuration.importing(locate("ctr"), archive))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=IMPORT_SECONDS)
+    import_archive(plan, archive)
     archive.unlink()
+
+
+def import_archive(plan: Plan, archive: Path) -> None:
+    """Import an archive of images into the containerd of a cluster's node.
+
+    Raises:
+        NodeError: containerd refuses it.
+    """
+    command = entered(plan, configuration.importing(locate("ctr"), archive))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=IMPORT_SECONDS)
     if done.returncode != 0:
         raise NodeError(f"{plan.name}: importing images: {done.stderr.strip()}")
+
+
+def entered(plan: Plan, command: list[str]) -> list[str]:
+    """Return the command that runs another one with the mounts and the network of a cluster's running node."""
+    return configuration.entered(of(plan), init(plan), command)
 
 
 def wait_ended(plan: Plan) -> None:

@@ -91,6 +91,11 @@ def test_tenants_of_one_embedded_control_plane_are_served_at_one_address() -> No
     ]
 
 
+def test_services_are_served_beside_other_clusters() -> None:
+    command = realnode.namespaces(real(), (), {"10.65.0.200": 7002})
+    assert [each for each in command if each.startswith("--")] == ["--tenant=10.65.0.200=7002"]
+
+
 def test_the_address_of_a_tenant_is_parsed_with_its_port() -> None:
     assert tenant("10.66.0.1=7001") == ("10.66.0.1", 7001)
 

@@ -24,7 +24,8 @@ CONFIG = {
     "User": f"{rootfs.USER}:{rootfs.USER}",
     "Env": [f"{name}={value}" for name, value in rootfs.ENVIRONMENT.items()],
     "Entrypoint": ["vcsync"],
-    "Cmd": ["--help"],
+    "Cmd": ["up", "--data", f"/{rootfs.DATA}", "--listen", "0.0.0.0:6443", "--status", "0.0.0.0:10550"],
+    "ExposedPorts": {"6443/tcp": {}, "10550/tcp": {}},
     "WorkingDir": f"/{rootfs.DATA}",
     "Labels": {
         "org.opencontainers.image.title": "vcsync",
@@ -32,7 +33,7 @@ CONFIG = {
         "org.opencontainers.image.licenses": "Apache-2.0",
     },
 }
-"""Configuration of the image's containers."""
+"""Configuration of the image's containers, as in Containerfile."""
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,17 @@ def test_containers_start_as_the_user_of_the_deployments() -> None:
         assert pod["securityContext"]["runAsUser"] == rootfs.USER
 
 
+def test_containers_start_as_those_of_the_containerfile() -> None:
+    lines = (ROOT / "Containerfile").read_text().splitlines()
+    said = dict(line.split(maxsplit=1) for line in lines if line[:1].isupper())
+    assert build.CONFIG["Entrypoint"] == yaml.safe_load(said["ENTRYPOINT"])
+    assert build.CONFIG["Cmd"] == yaml.safe_load(said["CMD"])
+    assert build.CONFIG["User"] == said["USER"]
+    assert build.CONFIG["WorkingDir"] == said["WORKDIR"]
+    assert build.CONFIG["ExposedPorts"] == {f"{each}/tcp": {} for each in said["EXPOSE"].split()}
+    assert f"python:{debian.PYTHON}-slim" in said["FROM"]
+
+
 def test_the_bill_of_materials_names_every_locked_package_and_is_the_same_each_time() -> None:
     lock = (ROOT / "requirements.lock").read_text()
     found = json.loads(of_lock(lock))
@@ -150,11 +161,6 @@ def test_a_package_of_debian_is_named_with_its_checksum(tmp_path: Path) -> None:
     found = debian.component(package)
     assert found["purl"] == f"pkg:deb/debian/zlib1g@1%3A1.3%2Bx?arch=amd64&distro={debian.SUITE}"
     assert found["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
-
-
-def test_the_chart_has_the_version_of_the_package() -> None:
-    chart = yaml.safe_load((CONFIG / "chart/Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
 RELEASE = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nVERSION_CODENAME=bookworm\nID=debian\n'

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from hack.generate import CONFIG
 from hack.testbed import TestBed, ensure
+from vcsync.cli.command.main import vcsync
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -22,6 +24,7 @@ AS_KUSTOMIZE: Json = {"superClusters": [{"id": "r1", "credentialRoles": True}]}
 EVERYTHING: Json = {
     "superClusters": [{"id": "r1"}, {"id": "r2", "replicas": 0, "extraArgs": ["--patrol-seconds=60"]}],
     "placementWebhook": {"enabled": True},
+    "kubeletApi": {"enabled": True},
     "controlPlane": {
         "enabled": True,
         "replicas": 2,
@@ -139,6 +142,43 @@ def test_all_pods_meet_the_restricted_profile_and_spread(tmp_path: Path) -> None
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
         assert made["kind"] == "Pod" or pod["topologySpreadConstraints"]
+
+
+def test_every_command_is_accepted(tmp_path: Path) -> None:
+    """Its files exist, and its addresses are those of a Pod."""
+    (tmp_path / "file").touch()
+    checked = 0
+    for made in rendered(tmp_path, EVERYTHING):
+        pod = (
+            made["spec"]
+            if made["kind"] == "Pod"
+            else made.get("spec", {}).get("template", {}).get("spec", {})
+        )
+        for container in (*pod.get("containers", ()), *pod.get("initContainers", ())):
+            mounted = {each["mountPath"] for each in container.get("volumeMounts", ())}
+            arguments = [each.replace("$(POD_IP)", "10.0.0.7") for each in container.get("args", ())]
+            for position, each in enumerate(arguments):
+                path = Path(each.partition("=")[2])
+                if path.is_absolute() and not each.startswith("--etcd-prefix="):
+                    assert mounted & {str(parent) for parent in (path, *path.parents)}, each
+                    arguments[position] = each.replace(
+                        str(path), str(tmp_path if "--data=" in each else tmp_path / "file")
+                    )
+            context_of([*container["command"][1:], *arguments])
+            checked += 1
+    assert checked == 8
+
+
+def context_of(arguments: list[str]) -> None:
+    """Parse arguments of the command line, without running the command."""
+    command: click.Command = vcsync
+    context = click.Context(vcsync)
+    while isinstance(command, click.Group):
+        name, *arguments = arguments
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command = found
+    command.make_context(command.name, arguments)
 
 
 def test_no_object_holds_a_credential(tmp_path: Path) -> None:

@@ -184,9 +184,8 @@ def is_kept(name: str) -> bool:
     """Return whether the image has a file of a package."""
     path = f"{name}/"
     if path.startswith(DOCUMENTS):
-        return (
-            path in (DOCUMENTS,) or path.count("/") == DOCUMENTS.count("/") + 1 or name.endswith("/copyright")
-        )
+        # The folder, one for each package, and in it one file.
+        return path.count("/") <= DOCUMENTS.count("/") + 1 or name.endswith("/copyright")
     return not path.startswith(DROPPED) and GCONV not in path
 
 

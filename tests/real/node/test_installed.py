@@ -10,7 +10,14 @@ import pytest
 
 from hack.testbed import TestBed
 from tests.real import waiting
-from tests.real.node.installed_kit import NAMESPACE, SERVICE_ADDRESS, Installation, Json, ServiceProxy
+from tests.real.node.installed_kit import (
+    NAMESPACE,
+    SERVICE_ADDRESS,
+    Installation,
+    Json,
+    ServiceProxy,
+    is_ready,
+)
 from tests.real.waiting import eventually
 
 pytestmark = pytest.mark.timeout(1500)
@@ -23,7 +30,7 @@ USUAL_SECONDS = 30.0
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Every command of docs/installing.md has been typed. Tests run in their order, and the last one uninstalls."""
+    """Every command of docs/installing.md has been typed."""
     began = time.monotonic()
     service, directory = ServiceProxy(), tmp_path_factory.mktemp("installed")
     with TestBed(
@@ -79,7 +86,18 @@ def test_each_killed_pod_is_replaced_and_tenants_are_as_before(installation: Ins
     installation.type("kubectl --kubeconfig acme.kubeconfig rollout status deployment/web --timeout=120s")
 
 
-def test_uninstalling_leaves_tenants_and_what_they_run(installation: Installation) -> None:
+def test_a_drained_node_gets_the_roles_back(installation: Installation) -> None:
+    before = {each["metadata"]["name"] for each in tenants_pods(installation)}
+    installation.type("kubectl drain node-0 --delete-emptydir-data --timeout=120s")
+    # Their replacements have no node.
+    assert not any(is_ready(pod) for role in ROLES for pod in installation.pods(role))
+    installation.type("kubectl uncordon node-0")
+    for role, count in ROLES.items():
+        installation.ready(role, count)
+    assert {each["metadata"]["name"] for each in tenants_pods(installation)} == before
+
+
+def test_uninstalling_leaves_tenants_and_installing_again_serves_them(installation: Installation) -> None:
     def containers() -> list[str]:
         return [
             each["status"]["containerStatuses"][0]["containerID"]
@@ -96,3 +114,14 @@ def test_uninstalling_leaves_tenants_and_what_they_run(installation: Installatio
     claims = json.loads(installation.type(f"kubectl get persistentvolumeclaims -n {NAMESPACE} -o json"))
     assert [each["status"]["phase"] for each in claims["items"]] == ["Bound"]
     assert containers() == running
+    # Another installation adopts what is there, also what the command makes.
+    installation.type("vcsync install --meta meta.kubeconfig")
+    installation.type(
+        f"helm install vcsync config/chart --namespace {NAMESPACE} --values values.yaml "
+        "--take-ownership --force-conflicts --set superClusters[0].id=r2,superClusters[1].id=r3"
+    )
+    for role, count in ROLES.items():
+        installation.ready(role, count)
+    assert containers() == running
+    installation.type("kubectl --kubeconfig acme.kubeconfig rollout restart deployment web")
+    installation.type("kubectl --kubeconfig acme.kubeconfig rollout status deployment/web --timeout=120s")

@@ -129,7 +129,7 @@ spec:
             {{- . | nindent 12 }}
             {{- end }}
           ports:
-            - name: http
+            - name: status
               containerPort: 8080
             {{- with .ports }}
             {{- . | nindent 12 }}
@@ -137,13 +137,15 @@ spec:
           readinessProbe:
             httpGet:
               path: /readyz
-              port: http
+              port: status
+              scheme: HTTPS
             periodSeconds: 5
             timeoutSeconds: 3
           livenessProbe:
             httpGet:
-              path: /healthz
-              port: http
+              path: /livez
+              port: status
+              scheme: HTTPS
             initialDelaySeconds: 10
             periodSeconds: 10
             timeoutSeconds: 5

@@ -54,9 +54,9 @@ def test_it_runs_as_the_account_of_its_role(name: str) -> None:
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_probes_use_the_served_port(name: str) -> None:
     container = container_of(name)
-    assert container["ports"] == [{"name": "https", "containerPort": 8080}]
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "https", "scheme": "HTTPS"}
-    assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "https", "scheme": "HTTPS"}
+    assert container["ports"] == [{"name": "status", "containerPort": 8080}]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "status", "scheme": "HTTPS"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "status", "scheme": "HTTPS"}
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)

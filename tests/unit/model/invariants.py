@@ -186,7 +186,9 @@ class Watchdog:
         for super_id, there in self._world.supers.items():
             for copy in there.copies():
                 uid = copy["metadata"]["annotations"][names.UID]
-                if labels.get(uid) != super_id:
+                # Nobody follows the label of a Pod that has finished: its tenant may have changed it.
+                relabelled = uid in labels and uid in self._world.tampered
+                if labels.get(uid) != super_id and not relabelled:
                     said = f"is assigned to {labels[uid] or 'none'}" if uid in labels else "does not exist"
                     raise Broken(f"{super_id} keeps the copy of {copy['metadata']['name']}, which {said}")
 

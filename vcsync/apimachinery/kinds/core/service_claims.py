@@ -234,7 +234,7 @@ def _ports(
                 by_port[number(each, "port")] = each["nodePort"]
             wrong = _claim_port(claims, kept, network, path, each["nodePort"], asked=bool(asked))
             user = users.setdefault(each["nodePort"], number(each, "port"))
-            if creates and user != number(each, "port"):
+            if creates and asked and user != number(each, "port"):
                 # Only entries with one port number share a node port of a new Service (`initNodePorts`).
                 wrong = errors.wrong(path, each["nodePort"], _TAKEN)
             if wrong:

@@ -45,6 +45,7 @@ from vcsync.syncer.kinds.plan import (
     View,
     Wait,
 )
+from vcsync.syncer.kinds.pod_end import ended_by_deletion
 from vcsync.syncer.kinds.pod_update import PodSpec, pod_spec
 from vcsync.syncer.kinds.token import TERMINAL_PHASES
 
@@ -260,11 +261,13 @@ def _deleting(v: Envelope, p: Envelope, context: TenantContext) -> Plan:
     actions = () if unbound else _status(v, p, want, have, context, spec_settled=False)
     if v.deleting:
         actions += _delete_super(v, p)
-    elif not _has_ended(p) and not _has_ended(v):
+    elif not _has_ended(v) and (not _has_ended(p) or ended_by_deletion(p)):
         # At least 1: with 0 the tenant's Pod would be gone before the containers of p have stopped.
         grace = max(1, p.deletion_grace_seconds or 0)
-        actions += (Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=grace, confirm=True),)
-    # A finished Pod that the super cluster removes is kept in the tenant until the tenant removes it.
+        doomed = Delete("tenant", PODS, v.namespace, v.name, v.uid, grace_seconds=grace, confirm=True)
+        # A Pod that has ended in its tenant is not deleted any more, so its end is told last.
+        actions = (doomed, *actions) if _has_ended(p) else (*actions, doomed)
+    # A Pod that finished by itself and that the super cluster removes is kept in the tenant until the tenant removes it.
     return Plan(actions)
 
 

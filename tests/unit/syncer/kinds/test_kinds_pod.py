@@ -16,6 +16,7 @@ from vcsync.syncer.kinds.grace import LONGEST_GRACE_SECONDS
 from vcsync.syncer.kinds.plan import (
     Bind,
     Create,
+    Delete,
     EnsureNode,
     Notify,
     Patch,
@@ -57,12 +58,12 @@ def p_of(bench: Bench) -> Json:
     return bench.get("super", PODS, "web")
 
 
-def mark(bench: Bench, side: str, grace: int) -> None:
+def mark(bench: Bench, side: str, grace: int, until: str = "2026-05-01T12:01:00Z") -> None:
     bench.edit(
         side,
         PODS,
         "web",
-        {"metadata": {"deletionTimestamp": "2026-05-01T12:01:00Z", "deletionGracePeriodSeconds": grace}},
+        {"metadata": {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace}},
     )
 
 
@@ -720,6 +721,35 @@ def test_a_finished_pod_is_kept_without_its_super_pod(bench: Bench) -> None:
     bench.remove("super", PODS, "web")
     assert actions(bench) == ()
     assert v_of(bench)["status"]["phase"] == "Succeeded"
+
+
+def finished(at: str, phase: str = "Failed") -> dict[str, Any]:
+    ended = {"exitCode": 137, "finishedAt": at}
+    return {
+        "status": {"phase": phase, "containerStatuses": [{"name": "app", "state": {"terminated": ended}}]}
+    }
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+@pytest.mark.parametrize("ended_at", ["2026-07-01T12:00:00Z", "2026-07-01T12:00:20Z"])
+def test_a_pod_that_ends_by_its_deletion_in_the_super_cluster_is_deleted_before_its_end_is_told(
+    bench: Bench, ended_at: str, phase: str
+) -> None:
+    running(bench)
+    bench.edit("super", PODS, "web", finished(ended_at, phase))
+    mark(bench, "super", 30, "2026-07-01T12:00:30Z")  # requested at 12:00:00
+    first, second = actions(bench)
+    assert isinstance(first, Delete)
+    assert (first.side, first.grace_seconds, first.confirm) == ("tenant", 30, True)
+    assert isinstance(second, Patch)
+    assert second.patch["status"]["phase"] == phase
+
+
+def test_a_pod_that_finished_before_its_deletion_in_the_super_cluster_is_kept(bench: Bench) -> None:
+    running(bench)
+    bench.edit("super", PODS, "web", finished("2026-07-01T11:59:59Z", "Succeeded"))
+    mark(bench, "super", 30, "2026-07-01T12:00:30Z")
+    assert kinds_of(actions(bench)) == [Patch]
 
 
 def test_the_copy_of_a_replaced_pod_is_deleted_first(bench: Bench) -> None:
